@@ -54,6 +54,14 @@ class TooManyBrokers(RequestRefused):
     """A new broker beyond what one connection, or all together, may register."""
 
 
+class TooManyTopics(RequestRefused):
+    """Topics beyond what those of one connection, one host or all together may take of the memory."""
+
+    def __init__(self, broker_name: str, excess: str) -> None:
+        self.broker_name = broker_name
+        super().__init__(f"the topics of {broker_name} are not registered: {excess}")
+
+
 class KeepInvalid(RequestRefused):
     """A watch that would end at once, or never."""
 

@@ -56,9 +56,9 @@ def clusters(state: RouteState) -> dict[str, ClusterSummary]:
     for broker_set in state.tables.brokers.sets():
         cluster = numbers[broker_set.cluster]
         cluster.sets[state_of(broker_set)] += 1
-        read, write = topics.queue_sum(broker_set.broker_name)
-        cluster.read_queues += read
-        cluster.write_queues += write
+        queues = topics.queue_sum(broker_set.broker_name)
+        cluster.read_queues += queues.read
+        cluster.write_queues += queues.write
         for broker_id, member in broker_set.members.items():
             # Members of one set can have registered in two clusters.
             numbers[member.cluster].brokers[role_of(broker_id)] += 1

@@ -6,7 +6,7 @@ members of others' sets alike. Pure.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -61,7 +61,7 @@ def fitting(
         for addition in part:
             sums[addition.network] += addition.size_bytes
         yield
-    share = min(host_bytes_max, _share(sorted(sums.values())))
+    share = min(host_bytes_max, share_of(sums.values()))
     if max(sums.values(), default=0) <= share:
         return sets
     used: Counter[str] = Counter()
@@ -81,10 +81,10 @@ def fitting(
     return fit
 
 
-def _share(sums: Sequence[int]) -> int:
-    """Return how many bytes a host may have so that all have ANSWER_BYTES_MAX; `sums` ascend."""
+def share_of(sums: Collection[int]) -> int:
+    """Return how many bytes a host may have so that all, which would have `sums`, have ANSWER_BYTES_MAX."""
     rest = ANSWER_BYTES_MAX
-    for number, size in enumerate(sums):
+    for number, size in enumerate(sorted(sums)):
         if size * (len(sums) - number) > rest:
             return rest // (len(sums) - number)
         rest -= size

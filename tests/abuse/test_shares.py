@@ -11,13 +11,16 @@ import struct
 import pytest
 from crowd import read_answers
 from peers.scripted import Line, ScriptedBroker, queues_in, registration_body, route_query
+from peers.waiting import wait_until
 from peers.wire import REGISTER_BROKER, frame
 
 #: The defaults of brokersPerConnectionMax and topicSetsPerHostMax.
 OF_A_CONNECTION, SETS_PER_HOST = 1024, 512
 #: What one host adds to a route, the sets that are there without it, and what Java's peers read.
 ROUTE_BYTES_MAX, FRAME_BYTES_MAX = SETS_PER_HOST * 1024 + 64 * 1024, 16 * 1024 * 1024
-CLUSTER_INFO, MEMBERS, ALL_TOPICS = 106, 99, 206
+#: What one connection may have takes, with a body that is read beside it, and what is kept of that when it is gone.
+TOPICS_KIB_MAX, KEPT_KIB = 400 * 1024, 200 * 1024
+CLUSTER_INFO, MEMBERS, ALL_TOPICS, TOPICS_OF_CLUSTER, PUT_KV, WATCH_FETCHES = 106, 99, 206, 224, 100, 20105
 SERVERS = [f"{number}{'f' * 240}:9" for number in range(9)] * 2
 
 
@@ -109,3 +112,73 @@ def test_strangers_as_slaves_of_a_real_set_leave_its_route_short(serve, print_fi
             # A host adds 1 KiB of filter servers for each broker at most, which are three of these.
             assert {len(servers) for servers in route.json["filterServerTable"].values()} == {4}
     served.assert_unharmed()
+
+
+def test_topics_of_one_connection_take_their_share_of_the_memory_and_no_more(serve, print_figures):
+    """As many as a registration may have, again and again, of another broker and of other names each time."""
+    served = serve(topicBytesMax=512 * 1024 * 1024)
+    before_kib, count = served.memory_kib(), 8
+    with real_set(served), a_line(served) as client:
+        with a_line(served, "127.0.0.1") as line:
+            answers = []
+            for number in range(count):
+                topics = (f"t{number:02}{topic:06}{'x' * 20}" for topic in range(200_000))
+                table = ",".join(f'"{topic}":{{"perm":6,"topicName":"{topic}"}}' for topic in topics)
+                body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{table}}}}}}}'.encode()
+                name = f"stranger-{number}"
+                fields = {"clusterName": "C", "brokerName": name, "brokerAddr": "10.6.6.6:1", "brokerId": "0"}
+                answers.append(line.request(REGISTER_BROKER, fields, body))
+            most_kib = served.memory_kib()
+            print_figures(before_kib=before_kib, most_kib=most_kib, taken=count_of(answers))
+            # What is refused leaves nothing.
+            assert not client.request(*route_query(f"t{count - 1:02}000000{'x' * 20}")).body
+        with real_set(served, ("Orders", "Payments")):
+            assert queues_in(client.request(*route_query("Orders"))) == {"real": 4}
+        wait_until(lambda: served.memory_kib() - before_kib < KEPT_KIB, seconds=60, what="memory comes back")
+    assert most_kib - before_kib < TOPICS_KIB_MAX
+    assert 0 < count_of(answers) < 4
+    assert "topics of this connection" in answers[-1].remark
+    assert "topicBytesMax" in answers[-1].remark
+    served.assert_unharmed()
+
+
+def test_lists_of_topics_are_as_long_as_peers_read_and_have_those_of_everybody(serve, print_figures):
+    served = serve()
+    requests = []
+    for number in range(3):
+        names = [f"{number:03}{topic:06}{'x' * 1000}" for topic in range(6_000)]
+        table = ",".join(f'"{name}":{{"perm":6}}' for name in names)
+        body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{table}}}}}}}'.encode()
+        requests.append(a_stranger(number, body))
+    stack, answers = register(served, requests)
+    with stack, real_set(served), a_line(served) as client:
+        assert [code_of(answer)["code"] for answer in answers] == [0] * 3
+        for code, fields in ((ALL_TOPICS, {}), (TOPICS_OF_CLUSTER, {"cluster": "C"})):
+            listed = client.request(code, fields)
+            print_figures(code=code, bytes=len(listed.body))
+            assert len(listed.body) < FRAME_BYTES_MAX
+            assert {"Orders", "Payments"} < set(listed.json["topicList"])
+    served.assert_unharmed()
+
+
+def test_the_kv_table_and_watches_of_fetches_have_a_place_though_a_stranger_takes_all_that_it_gets(serve):
+    served = serve()
+    topics = ("Orders", *(f"t{number}" for number in range(70)))
+    with real_set(served, topics), a_line(served) as operator, a_line(served, "127.0.0.1") as stranger:
+        entry = {"namespace": "ORDER_TOPIC_CONFIG"}
+        for number, size in enumerate([65_000] * 65 + [600] * 80):
+            refused = stranger.request(PUT_KV, entry | {"key": str(number), "value": "v" * size})
+        assert "over the limit of" in refused.remark
+        order_conf = ";".join(f"broker-{number}:4" for number in range(200))
+        assert operator.request(PUT_KV, entry | {"key": "Orders", "value": order_conf}).code == 0
+        watched = [stranger.request(WATCH_FETCHES, {"topic": f"t{number}", "keepMs": "60000"}) for number in range(70)]
+        assert [answer.code for answer in watched] == [0] * 64 + [1] * 6
+        assert operator.request(WATCH_FETCHES, {"topic": "Orders", "keepMs": "60000"}).code == 0
+        # The first of the stranger goes on, its latest has made room.
+        assert stranger.request(WATCH_FETCHES, {"topic": "t0", "keepMs": "60000"}).code == 0
+        assert stranger.request(WATCH_FETCHES, {"topic": "t63", "keepMs": "60000"}).code == 1
+    served.assert_unharmed()
+
+
+def count_of(answers):
+    return sum(answer.code == 0 for answer in answers)

@@ -46,6 +46,7 @@ LISTED_ONLY_HERE = {
         "tls.test.mode.enable",
         "partialFrameBytesMax",
         "responseBufferBytesMax",
+        "topicBytesMax",
         "topicSetsPerHostMax",
     }
 }
