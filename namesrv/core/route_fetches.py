@@ -72,7 +72,7 @@ class RouteFetches:
         return len(self._watched)
 
     def begin(self, topic: str, watched: WatchedTopic) -> None:
-        """Watch one more topic, instead of the latest of the host with most; raises TooManyWatchedTopics if it is that."""
+        """Watch one more topic, in the place of the latest of the host with most; raises TooManyWatchedTopics."""
         if len(self._watched) >= WATCHED_TOPICS_MAX:
             of_hosts = Counter(each.network for each in self._watched.values())
             most = max(of_hosts, key=of_hosts.__getitem__)

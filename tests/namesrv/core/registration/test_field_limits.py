@@ -8,6 +8,7 @@ from builders import text_of
 from namesrv.core.registration.registration import MEMBERS_MAX
 from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_MAX
 from namesrv.core.tables.live_table import LiveKey
+from namesrv.refusals import KvTooLong
 from namesrv.settings.durable_settings import KV_CHARS_MAX, KV_VALUE_CHARS_MAX
 from remoting.protocol.codes import RequestCode, ResponseCode
 
@@ -113,12 +114,20 @@ async def test_a_kv_entry_that_is_too_long_is_refused(desk, field):
 
 async def test_a_full_kv_table_takes_no_more_and_entries_can_be_deleted(desk):
     count = KV_CHARS_MAX // KV_VALUE_CHARS_MAX
+    # Another host has put half of it: one may not put more.
+    for number in range(count // 2 - 1):
+        await desk.settings.put_kv("n", f"other-{number}", "x" * KV_VALUE_CHARS_MAX, "10.9.9.9")
     answers = [
         await desk.request(
             RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": f"k{number}", "value": "x" * KV_VALUE_CHARS_MAX}
         )
-        for number in range(count)
+        for number in range(count // 2)
     ]
-    assert [answer.code for answer in answers] == [0] * (count - 1) + [1]
+    assert [answer.code for answer in answers] == [0] * (count // 2 - 1) + [1]
+    assert "this host" in answers[-1].remark
+    for number in range(2):
+        await desk.settings.put_kv("n", f"more-{number}", "x" * (KV_VALUE_CHARS_MAX - 2_000), "10.9.9.8")
+    with pytest.raises(KvTooLong, match="a KV table in characters"):
+        await desk.settings.put_kv("n", "last", "x" * 5_000, "10.9.9.8")
     assert (await desk.request(RequestCode.DELETE_KV_CONFIG, {"namespace": "n", "key": "k0"})).code == 0
     assert (await desk.request(RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": "z", "value": "v"})).code == 0
