@@ -14,7 +14,6 @@ from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
-from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import (
     MASTER_ID,
     PERM_WRITE,
@@ -118,7 +117,7 @@ def _is_in(data: BrokerData, zone_name: str) -> bool:
 
 def _mapping_bytes(mappings: Mapping[str, TopicQueueMappingInfo] | None, broker_name: str) -> int:
     mapping = mappings.get(broker_name) if mappings else None
-    return len(encode(mapping, Dialect.STANDARD)) if mapping else 0
+    return len(msgspec.json.encode(mapping)) if mapping else 0
 
 
 def _filter_servers(tables: RouteTables, sets: list[RegisteredSet]) -> dict[str, list[str]]:
