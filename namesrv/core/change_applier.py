@@ -81,11 +81,11 @@ class ChangeApplier:
         if before != change.broker_set or filters_differ:
             self.route_cache.drop(tables.topics.topics_of(name).keys())
         self._apply_topics(change, before, prepared or run_to_completion(change_planner.prepare(tables, change)))
-        tables.brokers.put(change.broker_set)
         if not is_heartbeat_only:
             size = tables.topics.queue_sum(name).size_bytes + tables.mappings.size_bytes(name)
             self.topic_sizes.put(name, change.broker_set.network, size)
         if before != change.broker_set:
+            tables.brokers.put(change.broker_set)
             self.cluster_info.put(change.broker_set)
             self.role_addresses.set_changed(before, change.broker_set)
         for key in change.removed_members:

@@ -50,7 +50,8 @@ class ClusterInfoText:
             return
         self._sets[name] = text = _set_text(broker_set)
         clusters = {member.cluster for member in broker_set.members.values()}
-        self._listed_bytes[name] = listed = sum(len(_text(cluster)) + len(_text(name)) + 6 for cluster in clusters)
+        # Of four bytes each, at most.
+        self._listed_bytes[name] = listed = sum(4 * (len(cluster) + len(name)) + 6 for cluster in clusters)
         self._text_bytes += len(text) + listed
 
     def since(self, changes: int) -> CooperativeTask[bytes]:

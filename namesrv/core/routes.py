@@ -5,7 +5,6 @@ reads the tables, returns a value that is encoded once.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
@@ -25,8 +24,6 @@ from remoting.protocol.shapes.route import (
 
 #: Slaves ask for this topic to learn their set's real members, so nobody acts as master in its route.
 SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
-#: So few members fit, whatever their addresses.
-_MEMBERS_UNCOUNTED: Final = 64
 
 
 def route_of(
@@ -45,7 +42,7 @@ def route_of(
     may_act = support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
     mappings = tables.mappings.of_topic(topic)
     filter_servers = _filter_servers(tables, sets)
-    if mappings or filter_servers or sum(len(each.members) for each in sets) > _MEMBERS_UNCOUNTED:
+    if mappings or filter_servers or tables.brokers.part_bytes(queues) > host_bytes_max:
         added = [
             addition
             for each in sets

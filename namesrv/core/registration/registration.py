@@ -97,7 +97,7 @@ class TopicPlaces(Generic[Value]):
         for topic, value in topics:
             holders = self._holders_of(topic)
             if (is_full := self._is_full.get(id(holders))) is None:
-                is_full = len(self._of_host & set(holders)) >= self._sets_max
+                is_full = len(holders) >= self._sets_max and len(self._of_host.intersection(holders)) >= self._sets_max
                 self._is_full[id(holders)] = is_full
             if is_full and topic not in self._has:
                 self.left_out += 1

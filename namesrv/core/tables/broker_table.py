@@ -78,6 +78,8 @@ class BrokerTable:
         self._counted: dict[str, set[str]] = {}
         #: Network -> the sets that it has.
         self._of_network: dict[str, set[str]] = {}
+        #: Broker name -> how long the set's part of a route can be, in bytes.
+        self._part_bytes: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -106,9 +108,13 @@ class BrokerTable:
         """Return the names of the sets that count for a cluster: each set for one, whatever else lists it."""
         return self._counted.get(cluster, frozenset())
 
-    def of_network(self, network: str) -> AbstractSet[str]:
+    def of_network(self, network: str) -> set[str] | frozenset[str]:
         """Return the names of the sets that a host has."""
         return self._of_network.get(network, frozenset())
+
+    def part_bytes(self, broker_names: Iterable[str]) -> int:
+        """Return how long the parts of these sets in a route can be together, filter servers and mappings left out."""
+        return sum(map(self._part_bytes.__getitem__, broker_names))
 
     def put(self, broker_set: RegisteredSet) -> None:
         """Store a set; one without members is removed."""
@@ -123,8 +129,13 @@ class BrokerTable:
         after = self._clusters_of(broker_set)
         if broker_set.members:
             self._sets[name] = broker_set
+            chars = 3 * len(name) + 2 * len(broker_set.cluster) + len(broker_set.zone_name or "")
+            addresses = sum(len(member.address) for member in broker_set.members.values())
+            # Of four bytes at most, and names of fields.
+            self._part_bytes[name] = 300 + 4 * chars + addresses + 24 * len(broker_set.members)
         else:
             self._sets.pop(name, None)
+            self._part_bytes.pop(name, None)
         for cluster in before - after:
             names = self._clusters[cluster]
             del names[name]
