@@ -42,7 +42,7 @@ def route_of(
     may_act = support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
     mappings = tables.mappings.of_topic(topic)
     filter_servers = _filter_servers(tables, sets)
-    if mappings or filter_servers or tables.brokers.part_bytes(queues) > host_bytes_max:
+    if mappings or filter_servers or tables.brokers.part_bytes(queues) > min(host_bytes_max, fitting.ANSWER_BYTES_MAX):
         added = [
             addition
             for each in sets
