@@ -82,13 +82,8 @@ class ClusterInfoText:
 
     def _fitting_texts(self) -> CooperativeTask[dict[str, bytes]]:
         """Return the texts of the sets that fit, with those of their members that do."""
-        every = list(self._brokers.sets())
-        added = []
-        for part in in_batches(every):
-            added += [addition for each in part for addition in fitting.additions(each, {})]
-            yield
         texts: dict[str, bytes] = {}
-        for part in in_batches((yield from fitting.fitting(every, added))):
+        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets())))):
             texts |= {each.broker_name: _set_text(each) for each in part}
             yield
         return texts

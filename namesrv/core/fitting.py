@@ -6,8 +6,8 @@ members of others' sets alike. Pure.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,24 +24,20 @@ ROUTE_HOST_BYTES_MIN: Final = 64 * 1024
 _SET_BYTES: Final = 300
 _MEMBER_BYTES: Final = 24
 
+_NONE: Final[Mapping[str, Sequence[str]]] = {}
 
-class Addition(NamedTuple):
-    """What a host adds to an answer."""
 
-    network: str
-    #: The set, and which of its members; None for what the set has beside them.
-    broker_name: str
-    broker_id: int | None
-    size_bytes: int
+#: What a host adds to an answer: its network, the id of a member, None for what a set has beside them, and bytes.
+Addition = tuple[str, int | None, int]
 
 
 def additions(
-    broker_set: RegisteredSet, filter_servers: Mapping[str, Sequence[str]], mapping_bytes: int = 0
-) -> Iterable[Addition]:
+    broker_set: RegisteredSet, filter_servers: Mapping[str, Sequence[str]] = _NONE, mapping_bytes: int = 0
+) -> Iterator[Addition]:
     """Yield what a set adds to an answer; `filter_servers` has those of its members by address."""
     name = broker_set.broker_name
     texts_bytes = _bytes(name) * 3 + _bytes(broker_set.cluster) * 2 + _bytes(broker_set.zone_name or "")
-    yield Addition(broker_set.network, name, None, _SET_BYTES + texts_bytes + mapping_bytes)
+    yield broker_set.network, None, _SET_BYTES + texts_bytes + mapping_bytes
     for broker_id, member in broker_set.members.items():
         size = _MEMBER_BYTES + len(member.address)
         if member.cluster != broker_set.cluster:
@@ -49,34 +45,29 @@ def additions(
             size += _bytes(name) + _bytes(member.cluster)
         if servers := filter_servers.get(member.address):
             size += len(member.address) + sum(map(len, servers)) + 4 * len(servers)
-        yield Addition(member.network, name, broker_id, size)
+        yield member.network, broker_id, size
 
 
 def fitting(
-    sets: Sequence[RegisteredSet], added: Sequence[Addition], host_bytes_max: int = ANSWER_BYTES_MAX
+    sets: Sequence[RegisteredSet],
+    additions_of: Callable[[RegisteredSet], Iterable[Addition]] = additions,
+    host_bytes_max: int = ANSWER_BYTES_MAX,
 ) -> CooperativeTask[Sequence[RegisteredSet]]:
-    """Return the sets with those of their members that fit, as they came; `added` has what each of them adds."""
+    """Return the sets with those of their members that fit, as they came; all of them are `sets` itself."""
+    # Additions are worked out twice: to keep those of very many sets is what takes time.
     sums: Counter[str] = Counter()
-    for part in in_batches(added):
-        for addition in part:
-            sums[addition.network] += addition.size_bytes
+    for part in in_batches(sets):
+        for each in part:
+            for network, _, size in additions_of(each):
+                sums[network] += size
         yield
     share = min(host_bytes_max, share_of(sums.values()))
     if max(sums.values(), default=0) <= share:
         return sets
     used: Counter[str] = Counter()
-    left_out: set[tuple[str, int | None]] = set()
-    for part in in_batches(added):
-        for network, name, broker_id, size in part:
-            if used[network] + size > share:
-                left_out.add((name, broker_id))
-            else:
-                used[network] += size
-        yield
     fit: list[RegisteredSet] = []
-    for some in in_batches(sets):
-        rest = (_without(each, left_out) for each in some if (each.broker_name, None) not in left_out)
-        fit += [each for each in rest if each.members]
+    for part in in_batches(sets):
+        fit += [fits for each in part if (fits := _fitting(each, additions_of(each), used, share))]
         yield
     return fit
 
@@ -91,10 +82,20 @@ def share_of(sums: Collection[int]) -> int:
     return ANSWER_BYTES_MAX
 
 
-def _without(broker_set: RegisteredSet, left_out: set[tuple[str, int | None]]) -> RegisteredSet:
-    name = broker_set.broker_name
-    members = {i: member for i, member in broker_set.members.items() if (name, i) not in left_out}
-    return broker_set if len(members) == len(broker_set.members) else replace(broker_set, members=members)
+def _fitting(
+    broker_set: RegisteredSet, added: Iterable[Addition], used: Counter[str], share: int
+) -> RegisteredSet | None:
+    """Return a set with the members that fit beside what is `used`, which it adds to; None if none does."""
+    left_out: set[int | None] = set()
+    for network, broker_id, size in added:
+        if used[network] + size > share:
+            left_out.add(broker_id)
+        else:
+            used[network] += size
+    if not left_out:
+        return broker_set
+    members = {i: member for i, member in broker_set.members.items() if i not in left_out}
+    return replace(broker_set, members=members) if members and None not in left_out else None
 
 
 def _bytes(text: str) -> int:

@@ -4,7 +4,7 @@ Answers to `RouteInfoManager.pickupTopicRouteData` and `ZoneRouteRPCHook` (docs/
 reads the tables, returns a value that is encoded once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -43,12 +43,12 @@ def route_of(
     mappings = tables.mappings.of_topic(topic)
     filter_servers = _filter_servers(tables, sets)
     if mappings or filter_servers or tables.brokers.part_bytes(queues) > min(host_bytes_max, fitting.ANSWER_BYTES_MAX):
-        added = [
-            addition
-            for each in sets
-            for addition in fitting.additions(each, filter_servers, _mapping_bytes(mappings, each.broker_name))
-        ]
-        fits = run_to_completion(fitting.fitting(sets, added, host_bytes_max))
+
+        def additions_of(broker_set: RegisteredSet) -> Iterable[fitting.Addition]:
+            mapping_bytes = _mapping_bytes(mappings, broker_set.broker_name)
+            return fitting.additions(broker_set, filter_servers, mapping_bytes)
+
+        fits = run_to_completion(fitting.fitting(sets, additions_of, host_bytes_max))
         if fits is not sets:
             sets, names = list(fits), {each.broker_name for each in fits}
             queues = {name: queue_data for name, queue_data in queues.items() if name in names}
