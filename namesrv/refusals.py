@@ -45,9 +45,9 @@ class FieldInvalid(RequestRefused):
 class TooManyMembers(RequestRefused):
     """A broker set that would have more brokers than any has; all are sent to every client of its topics."""
 
-    def __init__(self, broker_name: str, members_max: int) -> None:
+    def __init__(self, broker_name: str, members_max: int, whose: str = "") -> None:
         self.broker_name = broker_name
-        super().__init__(f"the set {broker_name} has {members_max} brokers, which is the limit")
+        super().__init__(f"the set {broker_name} has {members_max} brokers{whose}, which is the limit")
 
 
 class TooManyBrokers(RequestRefused):

@@ -32,6 +32,8 @@ from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, Q
 
 #: Brokers of one set; all of them are in each route of its topics.
 MEMBERS_MAX: Final = 100
+#: Those of one host: strangers must not take the places of a set's slaves.
+MEMBERS_OF_HOST_MAX: Final = 32
 
 Value = TypeVar("Value")
 
@@ -209,6 +211,8 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
         raise SingleTopicFromUnknownBroker(registration)
     if holder is None and len(others) >= MEMBERS_MAX:
         raise TooManyMembers(registration.broker_name, MEMBERS_MAX)
+    if holder is None and [each.network for each in others.values()].count(registration.network) >= MEMBERS_OF_HOST_MAX:
+        raise TooManyMembers(registration.broker_name, MEMBERS_OF_HOST_MAX, " of this host")
     row = tables.live.get(registration.key)
     return _SetTransition(
         present,

@@ -5,7 +5,7 @@ import json
 import pytest
 from builders import text_of
 
-from namesrv.core.registration.registration import MEMBERS_MAX
+from namesrv.core.registration.registration import MEMBERS_MAX, MEMBERS_OF_HOST_MAX
 from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_MAX
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.refusals import KvTooLong
@@ -68,11 +68,21 @@ async def test_what_brokers_send_is_taken(desk, fields):
 
 async def test_a_set_has_a_limit_of_members_which_those_it_has_do_not_feel(desk):
     fields = [MASTER | {"brokerId": str(number), "brokerAddr": f"h:{number + 1}"} for number in range(MEMBERS_MAX + 1)]
-    answers = [await register(desk, each) for each in fields]
+    # From several hosts, as one alone may not have that many.
+    answers = [await register(desk, each, connection=number // 25) for number, each in enumerate(fields)]
     assert [answer.code for answer in answers] == [0] * MEMBERS_MAX + [1]
     assert answers[-1].remark == "the set broker-a has 100 brokers, which is the limit"
     assert (await register(desk, fields[0])).code == 0
     assert (await register(desk, MASTER | {"brokerName": "broker-b"})).code == 0
+
+
+async def test_of_a_set_one_host_has_a_share_of_the_members(desk):
+    assert (await register(desk, MASTER, connection=2)).code == 0
+    fields = [MASTER | {"brokerId": str(number), "brokerAddr": f"h:{number}"} for number in range(1, 34)]
+    answers = [await register(desk, each) for each in fields]
+    assert [answer.code for answer in answers] == [0] * MEMBERS_OF_HOST_MAX + [1]
+    assert answers[-1].remark == "the set broker-a has 32 brokers of this host, which is the limit"
+    assert (await register(desk, fields[-1], connection=2)).code == 0
 
 
 async def test_the_most_that_a_slave_can_add_to_a_route_is_little(desk):
