@@ -45,13 +45,21 @@ class FieldInvalid(RequestRefused):
 class TooManyMembers(RequestRefused):
     """A broker set that would have more brokers than any has; all are sent to every client of its topics."""
 
-    def __init__(self, broker_name: str, members_max: int) -> None:
+    def __init__(self, broker_name: str, members_max: int, whose: str = "") -> None:
         self.broker_name = broker_name
-        super().__init__(f"the set {broker_name} has {members_max} brokers, which is the limit")
+        super().__init__(f"the set {broker_name} has {members_max} brokers{whose}, which is the limit")
 
 
 class TooManyBrokers(RequestRefused):
     """A new broker beyond what one connection, or all together, may register."""
+
+
+class TooManyTopics(RequestRefused):
+    """Topics beyond what those of one connection, one host or all together may take of the memory."""
+
+    def __init__(self, broker_name: str, excess: str) -> None:
+        self.broker_name = broker_name
+        super().__init__(f"the topics of {broker_name} are not registered: {excess}")
 
 
 class KeepInvalid(RequestRefused):
@@ -125,15 +133,6 @@ class ListDisabled(RequestRefused):
 
     def __init__(self) -> None:
         super().__init__("disable")
-
-
-class ClusterInfoTooLong(RequestRefused):
-    """The list of all broker sets is longer than any peer reads."""
-
-    def __init__(self, sets_bytes: int, sets_bytes_max: int) -> None:
-        self.sets_bytes = sets_bytes
-        self.sets_bytes_max = sets_bytes_max
-        super().__init__(f"the broker sets have {sets_bytes} bytes of text, and the limit is {sets_bytes_max}")
 
 
 class NotReady(RequestRefused):

@@ -39,9 +39,9 @@ def a_data_version(*, counter=1, state_version=0, timestamp=1_700_000_000_000):
 # Brokers
 
 
-def a_member(*, broker_name=BROKER, broker_id=MASTER_ID, address=None, cluster=CLUSTER):
+def a_member(*, broker_name=BROKER, broker_id=MASTER_ID, address=None, cluster=CLUSTER, network=""):
     """Return a member that is, unless told otherwise, where its set's name and its id say."""
-    return Member(address or an_address(broker_name=broker_name, broker_id=broker_id), cluster)
+    return Member(address or an_address(broker_name=broker_name, broker_id=broker_id), cluster, network)
 
 
 def a_broker_set(*, broker_name=BROKER, cluster=CLUSTER, broker_ids=(MASTER_ID,), **values):

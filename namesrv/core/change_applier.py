@@ -16,6 +16,7 @@ from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change
 from namesrv.core.tables.lost_topics import LostTopicTable
 from namesrv.core.tables.topic_counts import TopicCountTable
+from namesrv.core.tables.topic_sizes import TopicSizes
 from namesrv.core.values.cooperative import run_to_completion
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class ChangeApplier:
         self.cluster_info = ClusterInfoText(tables.brokers)
         #: Topics in routes that their set's master does not have.
         self.lost_topics = LostTopicTable()
+        #: What the topics of all sets take.
+        self.topic_sizes = TopicSizes()
         #: Broker name -> the last registration of each member, as long as the tables hold just that.
         self.last_registrations: dict[str, dict[LiveKey, LastRegistration]] = {}
         #: How many changes were applied.
@@ -78,8 +81,11 @@ class ChangeApplier:
         if before != change.broker_set or filters_differ:
             self.route_cache.drop(tables.topics.topics_of(name).keys())
         self._apply_topics(change, before, prepared or run_to_completion(change_planner.prepare(tables, change)))
-        tables.brokers.put(change.broker_set)
+        if not is_heartbeat_only:
+            size = tables.topics.queue_sum(name).size_bytes + tables.mappings.size_bytes(name)
+            self.topic_sizes.put(name, change.broker_set.network, size)
         if before != change.broker_set:
+            tables.brokers.put(change.broker_set)
             self.cluster_info.put(change.broker_set)
             self.role_addresses.set_changed(before, change.broker_set)
         for key in change.removed_members:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from namesrv.core.registration import registration
+from namesrv.core.registration.registration import TopicPlaces
 from namesrv.core.registration.request import Registration
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, with_perms
@@ -77,11 +78,11 @@ def exclusive_topics(
 
 
 def compare(
-    tables: RouteTables, request: Registration, *, delete_missing_topics: bool
+    tables: RouteTables, request: Registration, *, delete_missing_topics: bool, topic_sets_max: int
 ) -> CooperativeTask[ComparedRegistration]:
     """Compare the topics of a registration, and work out what it takes to store what differs."""
-    queues = yield from registration.compare_queues(tables, request)
-    mappings = yield from registration.compare_mappings(tables, request)
+    queues = yield from registration.compare_queues(tables, request, topic_sets_max)
+    mappings = yield from registration.compare_mappings(tables, request, topic_sets_max)
     compared = ComparedRegistration(queues, mappings, None)
     decision = registration.decide(
         tables, request, queues, mappings, delete_missing_topics=delete_missing_topics, now_ms=0
@@ -104,8 +105,10 @@ def topic_removals(tables: RouteTables, topic: str, cluster: str | None) -> Iter
         yield SetChange(broker_set=_known_set(tables, name), removed_topics=(topic,))
 
 
-def topic_additions(tables: RouteTables, topic: str, queue_datas: Iterable[QueueData]) -> Iterator[SetChange]:
-    """Yield a change for each set that gets a topic.
+def topic_additions(
+    tables: RouteTables, topic: str, queue_datas: Iterable[QueueData], topic_sets_max: int
+) -> Iterator[SetChange]:
+    """Yield a change for each set that gets a topic, as far as its host has a place for it.
 
     As in Java, a new topic is taken only if all the sets are known, an existing one up to the first unknown.
     """
@@ -115,11 +118,15 @@ def topic_additions(tables: RouteTables, topic: str, queue_datas: Iterable[Queue
     if topic not in tables.topics and len(taken) < len(offered):
         return
     for data in taken:
-        yield SetChange(
-            broker_set=_known_set(tables, data.broker_name),
-            queue_changes=_queue_changes(tables, data.broker_name, {topic: data}),
-            lifted_overrides=(topic,),
-        )
+        name = data.broker_name
+        broker_set, has = _known_set(tables, name), tables.topics.topics_of(name)
+        places: TopicPlaces[QueueData] = TopicPlaces(tables, broker_set, has, tables.topics.holders_of, topic_sets_max)
+        if queues := dict(places.admitted([(topic, data)])):
+            yield SetChange(
+                broker_set=broker_set,
+                queue_changes=_queue_changes(tables, name, queues),
+                lifted_overrides=(topic,),
+            )
 
 
 def permission_change(tables: RouteTables, broker_name: str, perm_of: Callable[[int], int]) -> SetChange | None:

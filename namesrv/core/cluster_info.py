@@ -8,17 +8,16 @@ when it changes, and the texts of all are put together on request: in slices whe
 from collections.abc import Container, Iterable
 from typing import Final
 
-from namesrv.core import routes
+from namesrv.core import fitting, routes
 from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
 from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, in_batches
-from namesrv.refusals import ClusterInfoTooLong
 from remoting.protocol.fastjson import Dialect, encode
 
 #: Up to so many sets are encoded at once: some milliseconds.
 AT_ONCE_MAX: Final = BATCH_TOPICS
-#: The longest text of all sets, in bytes. Java's peers close the connection at frames of more than 16 MiB, and to write
-#: still longer ones would hold the server.
-SETS_BYTES_MAX: Final = 32 * 1024 * 1024
+#: A longer text of all sets and clusters, in bytes, is cut to what fits of each host: Java's peers close the connection
+#: at frames of more than 16 MiB.
+TEXT_BYTES_MAX: Final = 15 * 1024 * 1024
 
 
 class ClusterInfoText:
@@ -27,7 +26,9 @@ class ClusterInfoText:
     def __init__(self, brokers: BrokerTable) -> None:
         self._brokers = brokers
         self._sets: dict[str, bytes] = {}
-        self._sets_bytes = 0
+        #: Of all sets, and of each where clusters list them.
+        self._text_bytes = 0
+        self._listed_bytes: dict[str, int] = {}
         #: How many changes of sets there were, and how many of them the last text knows.
         self.changes = 0
         self._made_at = -1
@@ -44,28 +45,29 @@ class ClusterInfoText:
         """Follow a set that has changed; one without members is gone."""
         self.changes += 1
         name = broker_set.broker_name
-        self._sets_bytes -= len(self._sets.get(name, b""))
+        self._text_bytes -= len(self._sets.pop(name, b"")) + self._listed_bytes.pop(name, 0)
         if not broker_set.members:
-            self._sets.pop(name, None)
             return
-        data = encode(routes.broker_data(broker_set), Dialect.BARE_INTEGER_KEYS)
-        self._sets[name] = text = b"%b:%b" % (_text(name), data)
-        self._sets_bytes += len(text)
+        self._sets[name] = text = _set_text(broker_set)
+        clusters = {member.cluster for member in broker_set.members.values()}
+        # Of four bytes each, at most.
+        self._listed_bytes[name] = listed = sum(4 * (len(cluster) + len(name)) + 6 for cluster in clusters)
+        self._text_bytes += len(text) + listed
 
     def since(self, changes: int) -> CooperativeTask[bytes]:
         """Return a text that knows at least so many changes: the last one, or else one of all when it begins.
 
-        So one text is enough for all who wait. Raises ClusterInfoTooLong.
+        So one text is enough for all who wait.
         """
         if self._made_at < changes:
             yield from self._build_text()
         return self._made
 
     def _build_text(self) -> CooperativeTask[None]:
-        if self._sets_bytes > SETS_BYTES_MAX:
-            raise ClusterInfoTooLong(self._sets_bytes, SETS_BYTES_MAX)
         # A copy: sets come and go while others are served in between.
         made_at, sets = self.changes, self._sets.copy()
+        if self._text_bytes > TEXT_BYTES_MAX:
+            sets = yield from self._fitting_texts()
         brokers = yield from _joined(sets.values())
         # Java looks at the clusters later than at the sets, too; but here they list no set that is left out.
         clusters = []
@@ -77,6 +79,19 @@ class ClusterInfoText:
         self._made = b"".join(tables)
         self._made_at = made_at
         self.builds += 1
+
+    def _fitting_texts(self) -> CooperativeTask[dict[str, bytes]]:
+        """Return the texts of the sets that fit, with those of their members that do."""
+        texts: dict[str, bytes] = {}
+        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets())))):
+            texts |= {each.broker_name: _set_text(each) for each in part}
+            yield
+        return texts
+
+
+def _set_text(broker_set: RegisteredSet) -> bytes:
+    data = encode(routes.broker_data(broker_set), Dialect.BARE_INTEGER_KEYS)
+    return b"%b:%b" % (_text(broker_set.broker_name), data)
 
 
 def _joined(texts: Iterable[bytes]) -> CooperativeTask[list[bytes]]:

@@ -56,9 +56,9 @@ def clusters(state: RouteState) -> dict[str, ClusterSummary]:
     for broker_set in state.tables.brokers.sets():
         cluster = numbers[broker_set.cluster]
         cluster.sets[state_of(broker_set)] += 1
-        read, write = topics.queue_sum(broker_set.broker_name)
-        cluster.read_queues += read
-        cluster.write_queues += write
+        queues = topics.queue_sum(broker_set.broker_name)
+        cluster.read_queues += queues.read
+        cluster.write_queues += queues.write
         for broker_id, member in broker_set.members.items():
             # Members of one set can have registered in two clusters.
             numbers[member.cluster].brokers[role_of(broker_id)] += 1
@@ -68,8 +68,8 @@ def clusters(state: RouteState) -> dict[str, ClusterSummary]:
     # These counts are kept by name alone, as clusters and sets come and go.
     brokers = state.tables.brokers
     for topic in topics_of(brokers.topic_owners()):
-        if kind_of(topic, ()) is TopicKind.NORMAL:
-            holders = (brokers.get(name) for name in topics.holders_of(topic))
+        if (names := topics.holders_of(topic)) and kind_of(topic, ()) is TopicKind.NORMAL:
+            holders = (brokers.get(name) for name in names)
             for name in {broker_set.cluster for broker_set in holders if broker_set is not None}:
                 numbers[name].topics[TopicKind.NORMAL] -= 1
                 numbers[name].topics[TopicKind.SYSTEM] += 1

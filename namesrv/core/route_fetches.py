@@ -4,6 +4,7 @@ A topic is watched while somebody waits until no producer has an old route. Requ
 everything has a limit, and a watch ends unless it is prolonged (docs/protocol/namesrv.md 2.23).
 """
 
+from collections import Counter
 from typing import Final
 
 from msgspec import UNSET
@@ -25,8 +26,10 @@ KEEP_MS_MAX: Final = 60 * 60 * 1000
 class WatchedTopic:
     """The fetches of one topic's route since the watch began."""
 
-    def __init__(self, watch_id: str, present: RouteVersion, now_ms: int, keep_ms: int) -> None:
+    def __init__(self, watch_id: str, present: RouteVersion, now_ms: int, keep_ms: int, network: str = "") -> None:
         self.watch_id = watch_id
+        #: The host that began the watch.
+        self.network = network
         self.since_unix_ms = present.since_unix_ms
         #: Monotonic, as all times but those of Unix: a clock that is set must not make a watch or a close older.
         self._since_ms = now_ms
@@ -69,9 +72,13 @@ class RouteFetches:
         return len(self._watched)
 
     def begin(self, topic: str, watched: WatchedTopic) -> None:
-        """Watch one more topic; raises TooManyWatchedTopics."""
+        """Watch one more topic, in the place of the latest of the host with most; raises TooManyWatchedTopics."""
         if len(self._watched) >= WATCHED_TOPICS_MAX:
-            raise TooManyWatchedTopics(WATCHED_TOPICS_MAX)
+            of_hosts = Counter(each.network for each in self._watched.values())
+            most = max(of_hosts, key=of_hosts.__getitem__)
+            if of_hosts[watched.network] + 1 >= of_hosts[most]:
+                raise TooManyWatchedTopics(WATCHED_TOPICS_MAX)
+            del self._watched[[name for name, each in self._watched.items() if each.network == most][-1]]
         self._watched[topic] = watched
 
     def end_overdue(self, now_ms: int) -> None:

@@ -5,6 +5,7 @@ applied in one step, so nobody sees half of it and no lock is needed. Long work 
 yields in between, and begins again if another change was applied meanwhile. Answers to `RouteInfoManager`.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -12,7 +13,8 @@ import msgspec
 
 from namesrv.core import change_planner, departure, routes
 from namesrv.core.change_applier import ChangeApplier, LastRegistration
-from namesrv.core.change_planner import ComparedRegistration
+from namesrv.core.change_planner import ComparedRegistration, PreparedChange
+from namesrv.core.fitting import ROUTE_BYTES_PER_SET, ROUTE_HOST_BYTES_MIN
 from namesrv.core.registration import registration
 from namesrv.core.registration.accepted_topics import PreviousRegistration
 from namesrv.core.registration.registration import MasterAddresses
@@ -36,7 +38,7 @@ from namesrv.core.values.effects import (
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
-from namesrv.refusals import TooManyBrokers
+from namesrv.refusals import TooManyBrokers, TooManyTopics
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
@@ -59,6 +61,8 @@ class RouteState:
 
     def __init__(self, config: NameServerConfig, tables: RouteTables | None = None) -> None:
         self._config = config
+        #: Without a start, as in tests, 0: no limit.
+        self._topic_bytes_max = config.topic_bytes_max or sys.maxsize
         self._applier = applier = ChangeApplier(tables or RouteTables())
         self.tables = applier.tables
         self.topic_counts = applier.topic_counts
@@ -134,7 +138,8 @@ class RouteState:
         Yields while its topics are compared, and compares them again if another change was applied meanwhile. All else
         is decided in the last step, which applies it and calls `now_ms` and `is_late`. None if the topics are the
         difference to a registration that holds no longer: then all topics are needed. Raises
-        SingleTopicFromUnknownBroker, TooManyMembers or TooManyBrokers. In all these cases nothing has changed.
+        SingleTopicFromUnknownBroker, TooManyMembers, TooManyBrokers or TooManyTopics. In all these cases nothing has
+        changed.
         """
         self._check_limits(request)
         for _ in range(_TRIES):
@@ -153,7 +158,10 @@ class RouteState:
 
     def _compare(self, request: Registration) -> CooperativeTask[ComparedRegistration]:
         return change_planner.compare(
-            self.tables, request, delete_missing_topics=self._config.delete_topic_with_broker_registration
+            self.tables,
+            request,
+            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+            topic_sets_max=self._config.topic_sets_per_host_max,
         )
 
     def _check_limits(self, request: Registration) -> None:
@@ -194,8 +202,10 @@ class RouteState:
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return RouteOutcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
+        self._check_sizes(request, decision.change, compared.prepared)
         self._applier.apply(decision.change, compared.prepared)
-        if request.reported is not None:
+        # What was left out may have a place the next time.
+        if request.reported is not None and not compared.queues.left_out:
             self._last_registrations.setdefault(request.broker_name, {})[request.key] = LastRegistration(
                 request.identity, request.reported
             )
@@ -214,6 +224,19 @@ class RouteState:
         events.append(heartbeat_event(request.key, decision.change.registrant[1], known, HeartbeatKind.REGISTER))
         master = registration.master_of(self.tables, request)
         return RouteOutcome(reply=master, events=tuple(events), effects=tuple(effects))
+
+    def _check_sizes(self, request: Registration, change: SetChange, prepared: PreparedChange | None) -> None:
+        """Raise TooManyTopics if more topics of a registration would take too much memory."""
+        if prepared is None:
+            return
+        sizes, name = self._applier.topic_sizes, request.broker_name
+        more = prepared.queues.queue_sum.size_bytes + prepared.mappings.size_bytes - sizes.of_set(name)
+        if more <= 0:
+            return
+        of_connection = {key.broker_name for key in self.tables.live.of_connection(request.connection_id)}
+        excess = sizes.excess(more, change.broker_set.network, of_connection, self._topic_bytes_max)
+        if excess is not None:
+            raise TooManyTopics(name, excess)
 
     def _find_lost_topics(
         self, request: Registration, decision: registration.RegistrationDecision, now_ms: int
@@ -334,7 +357,12 @@ class RouteState:
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> RouteOutcome[None]:
         """Add a topic to broker sets that are known; see `topic_additions`."""
-        changes = change_planner.topic_additions(self.tables, topic, queue_datas)
+        sizes, sets_max = self._applier.topic_sizes, self._config.topic_sets_per_host_max
+        changes = (
+            change
+            for change in change_planner.topic_additions(self.tables, topic, queue_datas, sets_max)
+            if sizes.excess(len(topic), change.broker_set.network, (), self._topic_bytes_max) is None
+        )
         return self._command(RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic, changes)
 
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> RouteOutcome[int]:
@@ -366,6 +394,7 @@ class RouteState:
             topic,
             support_acting_master=self._config.support_acting_master,
             order_topic_conf=order_topic_conf,
+            host_bytes_max=max(ROUTE_HOST_BYTES_MIN, self._config.topic_sets_per_host_max * ROUTE_BYTES_PER_SET),
         )
 
     # Departures

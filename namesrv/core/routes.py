@@ -4,33 +4,62 @@ Answers to `RouteInfoManager.pickupTopicRouteData` and `ZoneRouteRPCHook` (docs/
 reads the tables, returns a value that is encoded once.
 """
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
+from namesrv.core import fitting
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
-from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, BrokerData, QueueData, TopicRouteData
+from namesrv.core.values.cooperative import run_to_completion
+from remoting.protocol.shapes.route import (
+    MASTER_ID,
+    PERM_WRITE,
+    BrokerData,
+    QueueData,
+    TopicQueueMappingInfo,
+    TopicRouteData,
+)
 
 #: Slaves ask for this topic to learn their set's real members, so nobody acts as master in its route.
 SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 def route_of(
-    tables: RouteTables, topic: str, *, support_acting_master: bool, order_topic_conf: str | None
+    tables: RouteTables,
+    topic: str,
+    *,
+    support_acting_master: bool,
+    order_topic_conf: str | None,
+    host_bytes_max: int = fitting.ANSWER_BYTES_MAX,
 ) -> TopicRouteData | None:
-    """Return the route of `topic`, None if no broker has it."""
+    """Return the route of `topic`, with what fits of each host; None if no broker has it."""
     queues = tables.topics.queues_of(topic)
     if queues is None:
         return None
     sets = [broker_set for name in queues if (broker_set := tables.brokers.get(name))]
     may_act = support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
     mappings = tables.mappings.of_topic(topic)
+    filter_servers = _filter_servers(tables, sets)
+    if mappings or filter_servers or tables.brokers.part_bytes(queues) > min(host_bytes_max, fitting.ANSWER_BYTES_MAX):
+
+        def additions_of(broker_set: RegisteredSet) -> Iterable[fitting.Addition]:
+            mapping_bytes = _mapping_bytes(mappings, broker_set.broker_name)
+            return fitting.additions(broker_set, filter_servers, mapping_bytes)
+
+        fits = run_to_completion(fitting.fitting(sets, additions_of, host_bytes_max))
+        if fits is not sets:
+            sets, names = list(fits), {each.broker_name for each in fits}
+            queues = {name: queue_data for name, queue_data in queues.items() if name in names}
+            mappings = mappings and {name: mapping for name, mapping in mappings.items() if name in names}
+            filter_servers = _filter_servers(tables, sets)
     return TopicRouteData(
         broker_datas=[
             broker_data(broker_set, acting=may_act and _may_act(broker_set, queues[broker_set.broker_name]))
             for broker_set in sets
         ],
-        filter_server_table=_filter_servers(tables, sets),
+        filter_server_table=filter_servers,
         order_topic_conf=msgspec.UNSET if order_topic_conf is None else order_topic_conf,
         queue_datas=list(queues.values()),
         topic_queue_mapping_by_broker=msgspec.UNSET if mappings is None else dict(mappings),
@@ -81,6 +110,11 @@ def _may_act(broker_set: RegisteredSet, queue_data: QueueData) -> bool:
 
 def _is_in(data: BrokerData, zone_name: str) -> bool:
     return isinstance(data.zone_name, str) and data.zone_name.lower() == zone_name.lower()
+
+
+def _mapping_bytes(mappings: Mapping[str, TopicQueueMappingInfo] | None, broker_name: str) -> int:
+    mapping = mappings.get(broker_name) if mappings else None
+    return len(msgspec.json.encode(mapping)) if mapping else 0
 
 
 def _filter_servers(tables: RouteTables, sets: list[RegisteredSet]) -> dict[str, list[str]]:

@@ -53,8 +53,9 @@ BROKER_TOPICS_IGNORED: Final = LogEvent(
     name="broker_topics_ignored",
     level=Level.WARNING,
     keys=(*_WHO, "topics", "ignored_topics", "data_version"),
-    meaning="A registration changed nothing; `ignored_topics` invalid topics, mappings or filter servers were ignored.",
-    advice="Delete them on the broker: a name is empty or too long, an entry exceeds 56 KiB, or an address is invalid.",
+    meaning="A registration changed nothing; `ignored_topics` topics, mappings or filter servers were ignored.",
+    advice="Delete them on the broker: a name is empty or too long, an entry exceeds 56 KiB, or an address is invalid. "
+    "Or the host has `topicSetsPerHostMax` sets in the topics: raise it if they are real.",
 )
 REGISTRATION_CONFLICTED: Final = LogEvent(
     name="registration_conflicted",

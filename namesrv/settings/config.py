@@ -231,6 +231,27 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = 1024
+    topic_bytes_max: Annotated[
+        int,
+        Option(
+            "topicBytesMax",
+            _AT_LEAST_0,
+            "Bytes of memory that the topics of all sets may take, a host half of it and a connection an eighth; "
+            "registrations beyond it are answered 1; 0 for an eighth of the memory, 256 MiB at least.",
+            KEEPS_OUT,
+        ),
+    ] = 0
+    topic_sets_per_host_max: Annotated[
+        int,
+        Option(
+            "topicSetsPerHostMax",
+            _AT_LEAST_1,
+            "Broker sets of one host in a topic; those that come later do not get the topic. All that a host adds to a "
+            "route has 1 KiB for each of them at most.",
+            KEEPS_OUT,
+            at_once=True,
+        ),
+    ] = 512
     #: Read by __main__.py, as the next one.
     controller_listen_port: Annotated[
         int,
@@ -316,6 +337,11 @@ class NameServerConfig(ServerConfig):
             KEEPS_OUT,
         ),
     ] = 16 * 1024 * 1024
+
+    @property
+    def table_limits(self) -> tuple[str, ...]:
+        """What tables may take."""
+        return ("topic_bytes_max",)
 
     @property
     def role_address_store_path(self) -> str:

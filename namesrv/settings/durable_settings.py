@@ -5,6 +5,7 @@ changes of one kind wait for each other, and readers never wait. Answers to `KVC
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,8 +19,10 @@ from serving.durable_file import DamagedFile, NotReadable, backup_of, read, read
 
 #: Characters of a value: an order configuration names each broker set with its queues.
 KV_VALUE_CHARS_MAX: Final = 64 * 1024
-#: Characters of all namespaces, keys and values: all of them are written at each change.
+#: Characters of all namespaces, keys and values: all of them are written at each change. A host may put half of them.
 KV_CHARS_MAX: Final = 4 * 1024 * 1024
+#: Bytes of the file; no peer reads answers of more than 16 MiB.
+KV_BYTES_MAX: Final = 14 * 1024 * 1024
 
 
 class SettingsObserver(ConfigObserver[NameServerConfig], Protocol):
@@ -49,9 +52,12 @@ class DurableSettings(StoredConfig[NameServerConfig]):
         #: Called with a topic whose order configuration has changed.
         self._order_topic_changed = order_topic_changed
         self._kv_turn = asyncio.Lock()
+        #: Which host put an entry since the start, and its characters; the file does not tell of those before.
+        self._kv_sizes: dict[tuple[str, str], tuple[str, int]] = {}
+        self._kv_of_host: Counter[str] = Counter()
 
-    async def put_kv(self, namespace: str | None, key: str | None, value: str | None) -> None:
-        """Store an entry; raises KvKeyMissing, KvTooLong, or NotStored if the disk refuses."""
+    async def put_kv(self, namespace: str | None, key: str | None, value: str | None, network: str = "") -> None:
+        """Store an entry of a host; raises KvKeyMissing, KvTooLong, or NotStored if the disk refuses."""
         if namespace is None or key is None:
             raise KvKeyMissing
         for what, text, chars_max in (
@@ -65,7 +71,18 @@ class DurableSettings(StoredConfig[NameServerConfig]):
             changed = self.kv.with_value(namespace, key, value)
             if (size := changed.chars) > KV_CHARS_MAX:
                 raise KvTooLong("a KV table in characters", size, KV_CHARS_MAX)
+            # Characters that are escaped take up to six bytes: 103 and 219 answer whole namespaces.
+            if (size := len(changed.encode())) > KV_BYTES_MAX:
+                raise KvTooLong("a KV table in bytes", size, KV_BYTES_MAX)
+            size = len(namespace) + len(key) + len(value or "")
+            former, before = self._kv_sizes.get((namespace, key), ("", 0))
+            of_host = self._kv_of_host[network] + size - before * (former == network)
+            if of_host > KV_CHARS_MAX // 2:
+                raise KvTooLong("what this host put into the KV table in characters", of_host, KV_CHARS_MAX // 2)
             await self._store_kv(changed, namespace, key)
+            self._kv_of_host[former] -= before
+            self._kv_of_host[network] += size
+            self._kv_sizes[namespace, key] = network, size
 
     async def delete_kv(self, namespace: str | None, key: str | None) -> None:
         """Delete an entry, if it is there; raises NotStored if the disk refuses."""
@@ -73,6 +90,8 @@ class DurableSettings(StoredConfig[NameServerConfig]):
             return
         async with self._kv_turn:
             await self._store_kv(self.kv.without(namespace, key), namespace, key)
+            former, before = self._kv_sizes.pop((namespace, key), ("", 0))
+            self._kv_of_host[former] -= before
 
     async def _store_kv(self, changed: KvConfig, namespace: str, key: str) -> None:
         before = self.kv.get(namespace, key)

@@ -87,6 +87,7 @@ class BrokerRequestHandler:
             if timeout_ms is None
             else min(timeout_ms, HEARTBEAT_TIMEOUT_MS_MAX),
             connection_id=connection.id,
+            network=connection.network,
             is_late=connection.is_lost,
             version=request.version,
             body_bytes=len(request.body),

@@ -3,12 +3,13 @@
 Answers that wait are awaitable: for the disk, or for a turn of the cooperative runner where there are very many topics.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from namesrv.core import routes
+from namesrv.core import fitting, routes
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.core.values.effects import RouteOutcome
@@ -30,6 +31,11 @@ from remoting.protocol.shapes.namesrv import (
 from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
 from remoting.server.observer import Peer
 
+#: A longer list of names is cut to what fits of each host: no peer reads a frame of more than 16 MiB.
+LIST_BYTES_MAX: Final = 15 * 1024 * 1024
+
+Answer = RemotingCommand | Awaitable[RemotingCommand]
+
 
 class OperatorRequestHandler:
     """Answers what mqadmin and the dashboard send."""
@@ -50,10 +56,10 @@ class OperatorRequestHandler:
 
     # KV and configuration
 
-    async def put_kv(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+    async def put_kv(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Put a KV entry; answered once it is on disk."""
         header = decode_fields(KvConfigHeader, request.ext_fields)
-        await self._settings.put_kv(header.namespace, header.key, header.value)
+        await self._settings.put_kv(header.namespace, header.key, header.value, peer.network)
         return request.reply()
 
     def get_kv(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
@@ -112,24 +118,23 @@ class OperatorRequestHandler:
 
     # Lists of topics
 
-    def all_topics(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+    def all_topics(self, request: RemotingCommand, peer: Peer) -> Answer:
         """Answer all topics; raises ListDisabled."""
         if not self._settings.config.enable_all_topic_list:
             raise ListDisabled
-        return _topic_list(request, self._tables.topics.topics())
+        return self._topic_list(request, peer, self._tables.topics.topics())
 
-    def topics_of_cluster(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+    def topics_of_cluster(self, request: RemotingCommand, peer: Peer) -> Answer:
         """Answer the topics of a cluster; raises ListDisabled."""
         self._check_topic_list()
         cluster = decode_fields(ClusterHeader, request.ext_fields).cluster
-        return _topic_list(request, routes.topics_of_cluster(self._tables, cluster or ""))
+        return self._topic_list(request, peer, routes.topics_of_cluster(self._tables, cluster or ""))
 
-    def system_topics(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+    def system_topics(self, request: RemotingCommand, peer: Peer) -> Answer:
         """Answer the names of clusters and broker sets, which are topics too, and the address of one broker."""
         brokers = self._tables.brokers
         members = (member.address for broker_set in brokers.sets() for member in broker_set.members.values())
-        body = TopicList(broker_addr=next(members, UNSET), topic_list=brokers.topic_owners())
-        return request.reply(body=encode(body, Dialect.STANDARD))
+        return self._topic_list(request, peer, brokers.topic_owners(), next(members, UNSET))
 
     def unit_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:
         """Answer the topics of a unit; raises ListDisabled."""
@@ -165,12 +170,56 @@ class OperatorRequestHandler:
                 if (queues := topics.first_queues_of(topic)) and is_wanted(queues.topic_sys_flag)
             )
             yield
-        return _topic_list(request, found)
+        if _is_short(found):
+            body = encode(TopicList(topic_list=found), Dialect.STANDARD)
+            if len(body) <= LIST_BYTES_MAX:
+                return request.reply(body=body)
+        return (yield from self._cut(request, found))
 
     def _check_topic_list(self) -> None:
         if not self._settings.config.enable_topic_list:
             raise ListDisabled
 
+    def _topic_list(
+        self, request: RemotingCommand, peer: Peer, topics: Iterable[str], broker_addr: str | UnsetType = UNSET
+    ) -> Answer:
+        """Answer a list of topics, or what of it fits of each host."""
+        every = list(topics)
+        if _is_short(every):
+            body = encode(TopicList(broker_addr=broker_addr, topic_list=every), Dialect.STANDARD)
+            if len(body) <= LIST_BYTES_MAX:
+                return request.reply(body=body)
+        return self._runner.run(self._cut(request, every, broker_addr), peer.id, 0)
 
-def _topic_list(request: RemotingCommand, topics: Iterable[str]) -> RemotingCommand:
-    return request.reply(body=encode(TopicList(topic_list=list(topics)), Dialect.STANDARD))
+    def _cut(
+        self, request: RemotingCommand, topics: list[str], broker_addr: str | UnsetType = UNSET
+    ) -> CooperativeTask[RemotingCommand]:
+        sums: Counter[str] = Counter()
+        for part in in_batches(topics):
+            for topic in part:
+                sums[self._host_of(topic)] += len(topic.encode()) + 3
+            yield
+        share = fitting.share_of(sums.values())
+        used: Counter[str] = Counter()
+        fitting_topics: list[str] = []
+        for part in in_batches(topics):
+            for topic in part:
+                host = self._host_of(topic)
+                used[host] += len(topic.encode()) + 3
+                if used[host] <= share:
+                    fitting_topics.append(topic)
+            yield
+        return request.reply(
+            body=encode(TopicList(broker_addr=broker_addr, topic_list=fitting_topics), Dialect.STANDARD)
+        )
+
+    def _host_of(self, topic: str) -> str:
+        """Return the host that had a topic first, or has a set of this name."""
+        names = self._tables.topics.holders_of(topic) or (topic,)
+        broker_set = self._tables.brokers.get(names[0])
+        return broker_set.network if broker_set else ""
+
+
+def _is_short(topics: Collection[str]) -> bool:
+    """Return whether a list may fit without being cut: one that is far too long is not even encoded."""
+    return sum(map(len, topics)) + 3 * len(topics) <= LIST_BYTES_MAX

@@ -71,7 +71,7 @@ class RouteRequestHandler:
         watched = self._fetches.get(topic)
         return answer if watched is None else self._watched_answer(request, peer, watched, answer)
 
-    def watch_fetches(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+    def watch_fetches(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Watch who fetches a topic's route, or go on; answer who did.
 
         Raises KeepInvalid, FieldMissing, TooManyWatchedTopics, and TopicNotExist for a topic that is not watched yet.
@@ -85,7 +85,7 @@ class RouteRequestHandler:
         now_ms = self._clock.now_ms()
         self._fetches.end_overdue(now_ms)
         route = self._route_of(topic)
-        watched = self._fetches.get(topic) or self._begin_watch(topic, route, now_ms, keep_ms)
+        watched = self._fetches.get(topic) or self._begin_watch(topic, route, now_ms, keep_ms, peer)
         watched.ends_ms = max(watched.ends_ms, now_ms + keep_ms)
         body = WatchedRoute(
             topic=topic,
@@ -117,10 +117,13 @@ class RouteRequestHandler:
             cache.keep(topic, form, prepared)
         return prepared
 
-    def _begin_watch(self, topic: str, route: TopicRouteData | None, now_ms: int, keep_ms: int) -> WatchedTopic:
+    def _begin_watch(
+        self, topic: str, route: TopicRouteData | None, now_ms: int, keep_ms: int, peer: Peer
+    ) -> WatchedTopic:
         if route is None:
             raise TopicNotExist(topic)
-        watched = WatchedTopic(token_hex(8), first_version(route, self._clock.unix_ms()), now_ms, keep_ms)
+        version = first_version(route, self._clock.unix_ms())
+        watched = WatchedTopic(token_hex(8), version, now_ms, keep_ms, peer.network)
         self._fetches.begin(topic, watched)
         # From now on no query for it is answered by its bytes alone.
         self._state.route_cache.drop((topic,))

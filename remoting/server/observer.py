@@ -68,6 +68,10 @@ class Peer(Protocol):
         """The "host:port" of the other end itself: anybody can claim to be a proxy."""
 
     @property
+    def network(self) -> str:
+        """The network of the other end itself, as `network_of`: what it takes of a limit, its whole host takes."""
+
+    @property
     def kind(self) -> ConnectionKind:
         """Whether the peer's requests show a broker or a client."""
 

@@ -9,7 +9,7 @@ import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from serving.config.server_config import Config
 
@@ -19,6 +19,8 @@ _SHARE: Final = 8
 #: A frame of a very large broker has 64 MiB; no deployment needs more than 512 MiB.
 _SHARE_BYTES_MIN: Final = 64 * 1024 * 1024
 _SHARE_BYTES_MAX: Final = 512 * 1024 * 1024
+#: Tables grow with the site, so their limit grows with the machine.
+_TABLE_BYTES_MIN: Final = 256 * 1024 * 1024
 
 #: Files that are not connections of peers: the HTTP side's connections, requests of ours, stores and logs.
 _FILES_RESERVED: Final = 512
@@ -35,12 +37,16 @@ def with_shares(config: Config, memory_bytes: int) -> Config:
 
     Two servers in a process have half of it each; but no share is less than the longest frame.
     """
-    share = share_bytes(memory_bytes // (2 if config.has_others_properties else 1))
+    memory_bytes //= 2 if config.has_others_properties else 1
+    share = share_bytes(memory_bytes)
+    table_bytes = max(_TABLE_BYTES_MIN, memory_bytes // _SHARE)
+    of_tables: dict[str, Any] = {option: getattr(config, option) or table_bytes for option in config.table_limits}
     return dataclasses.replace(
         config,
         partial_frame_bytes_max=config.partial_frame_bytes_max or share,
         response_buffer_bytes_max=config.response_buffer_bytes_max or share,
         queued_bytes_max=config.queued_bytes_max or share,
+        **of_tables,
     )
 
 

@@ -32,6 +32,8 @@ CODES = {
 FAULTS = ("Traceback", "request_failed", "background_task_failed", "server_failed")
 #: With its header it fits into the longest frame.
 BODY_BYTES_MAX = 63 * 1024 * 1024
+#: Java's peers close the connection at longer frames.
+LIST_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Watched:
@@ -138,8 +140,10 @@ def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(t
                 answer_body(lines[-1][1])
         server.held_ms()
         held_ms = {"list": 0.0, "change": 0.0}
+        address = ("127.0.0.1", server.port)
+        line = open_ones.enter_context(socket.create_connection(address, timeout=600, source_address=("127.0.0.9", 0)))
+        answers = open_ones.enter_context(line.makefile("rb"))
         for each in range(5):
-            line, answers = lines[each]
             line.sendall(registrations(f"changed-{each}", 1)[0])
             answer_body(answers)
             held_ms["change"] = max(held_ms["change"], server.held_ms())
@@ -147,7 +151,9 @@ def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(t
             received = answer_body(answers)
             held_ms["list"] = max(held_ms["list"], server.held_ms())
             assert b"made-up-changed-%d-0" % each in received
-            assert received.count(b'"brokerAddrs"') == CONNECTIONS * OF_A_CONNECTION + each + 1
+            # Of those of one host as many as peers can read.
+            assert 10_000 < received.count(b'"brokerAddrs"') < CONNECTIONS * OF_A_CONNECTION
+            assert len(received) < LIST_BYTES_MAX
         print_figures(**held_ms)
         assert server.process.stop() == 0
     assert max(held_ms.values()) < HELD_MS

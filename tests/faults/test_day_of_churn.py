@@ -61,6 +61,7 @@ class Peer:
     id: int
     is_lost: bool = False
     audience: int = 0
+    network: str = ""
 
 
 @dataclass

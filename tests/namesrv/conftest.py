@@ -30,6 +30,7 @@ class Peer:
         self.id = number
         self.is_lost = False
         self.audience = 0
+        self.network = f"10.0.0.{number}"
 
 
 class Desk:

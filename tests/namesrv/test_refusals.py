@@ -4,7 +4,6 @@ import pytest
 from builders import CLUSTER, TOPIC
 
 from namesrv.refusals import (
-    ClusterInfoTooLong,
     FieldMissing,
     KvKeyMissing,
     KvNamespaceNotFound,
@@ -52,7 +51,6 @@ def test_peers_and_tools_read_the_code_and_the_words_of_java(refusal, code, rema
             NameTooLong("REGISTER_BROKER", "clusterName", 1025),
             "REGISTER_BROKER: clusterName has 1025 characters, more than 1024",
         ),
-        (ClusterInfoTooLong(9, 8), "the broker sets have 9 bytes of text, and the limit is 8"),
         (NotStored("kvConfig.json: no space left"), "kvConfig.json: no space left"),
     ],
 )
@@ -84,7 +82,6 @@ def test_only_a_missing_entry_is_answered_with_empty_fields_because_java_has_a_h
         (QueryNotFound("NS", None), {"namespace": "NS", "key": None}),
         (KvNamespaceNotFound(None), {"namespace": None}),
         (TopicNotExist(TOPIC), {"topic": TOPIC}),
-        (ClusterInfoTooLong(9, 8), {"sets_bytes": 9, "sets_bytes_max": 8}),
     ],
 )
 def test_a_refusal_keeps_the_facts_of_its_message(refusal, facts):

@@ -1,6 +1,7 @@
 """What is accepted of a registration body, whichever form it has."""
 
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from namesrv.core.registration.reported_topics import ReportedTopics
@@ -12,6 +13,8 @@ from remoting.protocol.shapes.route import DataVersion, TopicConfig, TopicQueueM
 
 #: Filter servers of one broker; brokers before 5.0 have some for each processor at most.
 FILTER_SERVERS_MAX: Final = 16
+#: All their addresses together: they are in every route of the broker.
+FILTER_SERVERS_CHARS_MAX: Final = 1024
 
 
 class RegistrationBody(NamedTuple):
@@ -82,7 +85,12 @@ class AcceptedTopics:
         accepted = None
         if filter_servers is not None:
             every = list(filter_servers)
-            accepted = tuple(filter(is_address, every))[:FILTER_SERVERS_MAX]
+            chars = accumulate(len(server) for server in every)
+            accepted = tuple(
+                server
+                for server, sum_chars in zip(every, chars, strict=True)
+                if is_address(server) and sum_chars <= FILTER_SERVERS_CHARS_MAX
+            )[:FILTER_SERVERS_MAX]
             self.ignored += len(every) - len(accepted)
         return RegistrationBody(data_version, self.topics, self.mappings, accepted, self.ignored, reported)
 

@@ -3,9 +3,9 @@
 Answers to `RouteInfoManager.registerBroker` (docs/protocol/namesrv.md 3.2). Pure: reads the tables, returns the change.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from namesrv.core.tables.broker_connections import registered, removal_event
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
+from namesrv.core.tables.topic_brokers import Holders
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -31,6 +32,10 @@ from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, Q
 
 #: Brokers of one set; all of them are in each route of its topics.
 MEMBERS_MAX: Final = 100
+#: Those of one host: strangers must not take the places of a set's slaves.
+MEMBERS_OF_HOST_MAX: Final = 32
+
+Value = TypeVar("Value")
 
 
 class SingleTopicFromUnknownBroker(RequestRefused):
@@ -64,7 +69,47 @@ class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifyMinBrokerIdChange | None = None
 
 
-def compare_queues(tables: RouteTables, registration: Registration) -> CooperativeTask[QueueChanges]:
+class TopicPlaces(Generic[Value]):
+    """Chooses the topics that a set may get: a host has `sets_max` sets in each, and those that came later stay out.
+
+    A stranger could else register so many sets with a topic that clients do not find the real ones among them.
+    """
+
+    def __init__(
+        self,
+        tables: RouteTables,
+        broker_set: RegisteredSet,
+        has: Container[str],
+        holders_of: Callable[[str], Holders],
+        sets_max: int,
+    ) -> None:
+        self._of_host = tables.brokers.of_network(broker_set.network)
+        self._has = has
+        self._holders_of = holders_of
+        self._sets_max = sets_max
+        #: By the identity of the holders, which topics share.
+        self._is_full: dict[int, bool] = {}
+        self.left_out = 0
+
+    def admitted(self, topics: Iterable[tuple[str, Value]]) -> Iterable[tuple[str, Value]]:
+        """Return those topics that the set has, or may get; all where the host has not that many sets."""
+        return topics if len(self._of_host) < self._sets_max else self._with_place(topics)
+
+    def _with_place(self, topics: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
+        for topic, value in topics:
+            holders = self._holders_of(topic)
+            if (is_full := self._is_full.get(id(holders))) is None:
+                is_full = len(holders) >= self._sets_max and len(self._of_host.intersection(holders)) >= self._sets_max
+                self._is_full[id(holders)] = is_full
+            if is_full and topic not in self._has:
+                self.left_out += 1
+            else:
+                yield topic, value
+
+
+def compare_queues(
+    tables: RouteTables, registration: Registration, topic_sets_max: int
+) -> CooperativeTask[QueueChanges]:
     """Work out which queues a registration changes; a cooperative task.
 
     The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
@@ -72,11 +117,11 @@ def compare_queues(tables: RouteTables, registration: Registration) -> Cooperati
     transition = _transition_of(tables, registration)
     if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
         return QueueChanges()
-    return (yield from _queue_changes(tables, registration, transition))
+    return (yield from _queue_changes(tables, registration, transition, topic_sets_max))
 
 
 def compare_mappings(
-    tables: RouteTables, registration: Registration
+    tables: RouteTables, registration: Registration, topic_sets_max: int
 ) -> CooperativeTask[Mapping[str, TopicQueueMappingInfo]]:
     """Return the mappings that a registration changes; as `compare_queues`."""
     changed: dict[str, TopicQueueMappingInfo] = {}
@@ -84,7 +129,10 @@ def compare_mappings(
     if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
         return changed
     before = tables.mappings.of_broker(registration.broker_name)
-    for part in in_batches(registration.mappings.items()):
+    places: TopicPlaces[TopicQueueMappingInfo] = TopicPlaces(
+        tables, transition.after, before, tables.mappings.holders_of, topic_sets_max
+    )
+    for part in in_batches(places.admitted(registration.mappings.items())):
         changed |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
         yield
     return changed
@@ -126,7 +174,7 @@ def decide(
             mappings=mappings,
             lifted_overrides=lifted,
         ),
-        event=_registered(registration, transition, counted(queues, removed)),
+        event=_registered(registration, transition, counted(queues, removed), queues.left_out),
         superseded=superseded,
         notify=_notification(registration, transition),
     )
@@ -163,6 +211,8 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
         raise SingleTopicFromUnknownBroker(registration)
     if holder is None and len(others) >= MEMBERS_MAX:
         raise TooManyMembers(registration.broker_name, MEMBERS_MAX)
+    if holder is None and [each.network for each in others.values()].count(registration.network) >= MEMBERS_OF_HOST_MAX:
+        raise TooManyMembers(registration.broker_name, MEMBERS_OF_HOST_MAX, " of this host")
     row = tables.live.get(registration.key)
     return _SetTransition(
         present,
@@ -208,7 +258,10 @@ def _with_registrant(
     present: RegisteredSet | None, registration: Registration, others: Mapping[int, Member]
 ) -> RegisteredSet:
     """Return the set with the registrant in its place; whoever registers last sets acting master and zone."""
-    members = {**others, registration.broker_id: Member(registration.address, registration.cluster)}
+    holder = others.get(registration.broker_id)
+    is_known = holder is not None and holder.address == registration.address
+    network = holder.network if holder and is_known else registration.network
+    members = {**others, registration.broker_id: Member(registration.address, registration.cluster, network)}
     base = present or RegisteredSet(broker_name=registration.broker_name, cluster=registration.cluster, members={})
     return msgspec.structs.replace(
         base.with_members(members),
@@ -227,7 +280,7 @@ def _is_prime_slave(registration: Registration, broker_set: RegisteredSet) -> bo
 
 
 def _queue_changes(
-    tables: RouteTables, registration: Registration, transition: _SetTransition
+    tables: RouteTables, registration: Registration, transition: _SetTransition, topic_sets_max: int
 ) -> CooperativeTask[QueueChanges]:
     """Return the topics whose queues differ from what is stored.
 
@@ -240,12 +293,16 @@ def _queue_changes(
     # While a slave acts for the master the set is read only: two writers would split the order of messages.
     mask = ~PERM_WRITE if transition.after.has_acting_master else ~0
     values = _QueueValues(name, mask)
-    wanted: Iterable[tuple[str, QueueData]] = (
-        (topic, values[settings]) for topic, settings in registration.topics.items()
+    has = tables.topics.topics_of(name)
+    places: TopicPlaces[TopicSettings] = TopicPlaces(
+        tables, transition.after, has, tables.topics.holders_of, topic_sets_max
     )
+    admitted = places.admitted(registration.topics.items())
+    wanted: Iterable[tuple[str, QueueData]] = ((topic, values[settings]) for topic, settings in admitted)
     if kept:
         wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
-    return (yield from compare_topics(tables.topics.topics_of(name), wanted))
+    changes = yield from compare_topics(has, wanted)
+    return changes._replace(left_out=places.left_out)
 
 
 class _QueueValues(dict[TopicSettings, QueueData]):
@@ -301,7 +358,9 @@ def _superseded(
     return (key,), removal_event(key, row, DepartureReason.SUPERSEDED, now_ms)
 
 
-def _registered(registration: Registration, transition: _SetTransition, changes: RouteChanges) -> BrokerRegistered:
+def _registered(
+    registration: Registration, transition: _SetTransition, changes: RouteChanges, left_out: int
+) -> BrokerRegistered:
     if transition.row is None:
         result = RegistrationResult.FIRST
     else:
@@ -314,6 +373,7 @@ def _registered(registration: Registration, transition: _SetTransition, changes:
         changes=changes,
         master_changed=(before.master_address if before else None) != transition.after.master_address,
         set_added=before is None,
+        ignored_topics=registration.ignored_topics + left_out,
     )
 
 

@@ -41,6 +41,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     #: None keeps what is stored.
     filter_servers: tuple[str, ...] | None = None
     connection_id: int
+    #: Whence the registration came, as `network_of`.
+    network: str = ""
     #: The connection is gone already.
     is_late: bool = False
     #: Ordinal of the broker's release.

@@ -7,6 +7,7 @@ limit, and strangers' sets go before those that were registered for longer. Java
 from collections import Counter
 from collections.abc import Iterable
 from heapq import nlargest
+from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Final
 
@@ -18,6 +19,8 @@ from remoting.protocol.shapes.broker_sets import AwayBrokerSet
 
 #: Away sets, and sets in the file.
 SETS_MAX: Final = 1_000
+#: Away sets of one host: anybody can register invented sets and leave.
+SETS_PER_HOST_MAX: Final = 32
 #: So many more are kept until those beyond the limit go: to look for the next one at each departure takes too long.
 _SURPLUS_MAX: Final = 100
 #: Addresses of one away set, the latest.
@@ -43,6 +46,8 @@ class RememberedSet(msgspec.Struct, kw_only=True, rename="camel"):
     away_since_unix_ms: int | None = None
     was_unregistered: bool = False
     kept_until_unix_ms: int = 0
+    #: The host that had it, as `network_of`.
+    network: str = ""
 
 
 class AwaySets:
@@ -93,7 +98,7 @@ class AwaySets:
                 self._leave(*present, is_unregistered=is_unregistered, unix_ms=unix_ms)
             return
         known, _ = self._present.get(broker_name) or self._come(broker_set, unix_ms)
-        known.cluster = broker_set.cluster
+        known.cluster, known.network = broker_set.cluster, broker_set.network
         if has_topics:
             known.registered_ms = max(known.registered_ms, REGISTERED_MS_MIN)
         members = {broker_id: member.address for broker_id, member in broker_set.members.items()}
@@ -151,5 +156,10 @@ class AwaySets:
             self._away = self._longest_away()
 
     def _longest_away(self) -> dict[str, RememberedSet]:
-        longest = nlargest(SETS_MAX, self._away.values(), key=attrgetter("registered_ms"))
-        return {known.broker_name: known for known in longest}
+        of_hosts: Counter[str] = Counter()
+        longest: dict[str, RememberedSet] = {}
+        for known in sorted(self._away.values(), key=attrgetter("registered_ms"), reverse=True):
+            of_hosts[known.network] += 1
+            if of_hosts[known.network] <= SETS_PER_HOST_MAX or not known.network:
+                longest[known.broker_name] = known
+        return dict(islice(longest.items(), SETS_MAX))

@@ -18,6 +18,8 @@ class Member(msgspec.Struct, frozen=True):
     address: str
     #: The cluster it registered in; nearly always that of the set.
     cluster: str
+    #: Whence its first registration came, as `network_of`.
+    network: str = ""
 
 
 class RegisteredSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,12 @@ class RegisteredSet(msgspec.Struct, frozen=True, kw_only=True):
         """Where the master is, if there is one."""
         master = self.members.get(MASTER_ID)
         return master.address if master else None
+
+    @property
+    def network(self) -> str:
+        """The host that has the set: that of its master, or else of the smallest broker id."""
+        member = self.members.get(MASTER_ID) or self.members.get(min(self.members, default=MASTER_ID))
+        return member.network if member else ""
 
     @property
     def has_acting_master(self) -> bool:
@@ -68,6 +76,10 @@ class BrokerTable:
         self._clusters: dict[str, dict[str, None]] = {}
         #: Cluster -> the sets whose cluster it is.
         self._counted: dict[str, set[str]] = {}
+        #: Network -> the sets that it has.
+        self._of_network: dict[str, set[str]] = {}
+        #: Broker name -> how long the set's part of a route can be, in bytes.
+        self._part_bytes: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -96,16 +108,34 @@ class BrokerTable:
         """Return the names of the sets that count for a cluster: each set for one, whatever else lists it."""
         return self._counted.get(cluster, frozenset())
 
+    def of_network(self, network: str) -> set[str] | frozenset[str]:
+        """Return the names of the sets that a host has."""
+        return self._of_network.get(network, frozenset())
+
+    def part_bytes(self, broker_names: Iterable[str]) -> int:
+        """Return how long the parts of these sets in a route can be together, filter servers and mappings left out."""
+        return sum(map(self._part_bytes.__getitem__, broker_names))
+
     def put(self, broker_set: RegisteredSet) -> None:
         """Store a set; one without members is removed."""
         name = broker_set.broker_name
-        self._count(self._sets.get(name), broker_set)
+        present = self._sets.get(name)
+        for index, before_key, after_key in (
+            (self._counted, present.cluster if present else None, broker_set.cluster),
+            (self._of_network, present.network if present else None, broker_set.network),
+        ):
+            _move(index, name, before_key, after_key if broker_set.members else None)
         before = self._clusters_of(self._sets.get(name))
         after = self._clusters_of(broker_set)
         if broker_set.members:
             self._sets[name] = broker_set
+            chars = 3 * len(name) + 2 * len(broker_set.cluster) + len(broker_set.zone_name or "")
+            addresses = sum(len(member.address) for member in broker_set.members.values())
+            # Of four bytes at most, and names of fields.
+            self._part_bytes[name] = 300 + 4 * chars + addresses + 24 * len(broker_set.members)
         else:
             self._sets.pop(name, None)
+            self._part_bytes.pop(name, None)
         for cluster in before - after:
             names = self._clusters[cluster]
             del names[name]
@@ -114,15 +144,18 @@ class BrokerTable:
         for cluster in after - before:
             self._clusters.setdefault(cluster, {})[name] = None
 
-    def _count(self, before: RegisteredSet | None, after: RegisteredSet) -> None:
-        if before is not None and not (after.members and before.cluster == after.cluster):
-            names = self._counted[before.cluster]
-            names.remove(before.broker_name)
-            if not names:
-                del self._counted[before.cluster]
-        if after.members:
-            self._counted.setdefault(after.cluster, set()).add(after.broker_name)
-
     @staticmethod
     def _clusters_of(broker_set: RegisteredSet | None) -> set[str]:
         return {member.cluster for member in broker_set.members.values()} if broker_set else set()
+
+
+def _move(index: dict[str, set[str]], name: str, before: str | None, after: str | None) -> None:
+    """Have a set's name stand under another key of an index; None for none."""
+    if before == after:
+        return
+    if before is not None:
+        index[before].remove(name)
+        if not index[before]:
+            del index[before]
+    if after is not None:
+        index.setdefault(after, set()).add(name)

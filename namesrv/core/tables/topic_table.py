@@ -6,7 +6,7 @@ exist here. Equal settings of one set share one value, so a million entries cost
 What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from namesrv.core.tables.topic_brokers import HolderRemoval, Holders, HolderTable
@@ -17,11 +17,16 @@ from remoting.protocol.shapes.route import QueueData
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}
 
 
+#: What a topic of a set takes beside its name, in bytes: entries of the tables.
+_TOPIC_BYTES: Final = 130
+
+
 class QueueSum(NamedTuple):
-    """How many queues the topics of a broker set have together."""
+    """How many queues the topics of a broker set have together, and what the topics take, in bytes."""
 
     read: int = 0
     write: int = 0
+    size_bytes: int = 0
 
 
 class PreparedQueues(NamedTuple):
@@ -89,14 +94,17 @@ class TopicTable:
 
     def prepare_put(self, broker_name: str, changes: QueueChanges) -> CooperativeTask[PreparedQueues]:
         """Work out what it takes to store changed queues of one set; a cooperative task."""
-        read, write = self.queue_sum(broker_name)
+        read, write, size = self.queue_sum(broker_name)
         for before, after, topics in changes.transitions:
             read += topics * (after.read_queue_nums - (before.read_queue_nums if before else 0))
             write += topics * (after.write_queue_nums - (before.write_queue_nums if before else 0))
         added: dict[str, Holders] = {}
         if any(move.before is None for move in changes.transitions):
             added = yield from self._holders.prepare_join(broker_name, changes.queues, self.topics_of(broker_name))
-        return PreparedQueues(broker_name, changes.queues, added, QueueSum(read, write))
+            for part in in_batches(added):
+                size += _size_bytes(part)
+                yield
+        return PreparedQueues(broker_name, changes.queues, added, QueueSum(read, write, size))
 
     def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
         """Store the queues of some topics of one set at once."""
@@ -118,7 +126,7 @@ class TopicTable:
         """Work out what it takes to remove topics, each named once, of one set, as far as it has them."""
         mine = self.topics_of(broker_name)
         had: list[str] = []
-        read = write = 0
+        read = write = size = 0
         for part in in_batches(topics):
             for topic in part:
                 if (queue_data := mine.get(topic)) is None:
@@ -127,8 +135,11 @@ class TopicTable:
                 read += queue_data.read_queue_nums
                 write += queue_data.write_queue_nums
             yield
+        for part in in_batches(had):
+            size += _size_bytes(part)
+            yield
         removal = yield from self._holders.prepare_leave(broker_name, had)
-        return PreparedRemoval(broker_name, removal, QueueSum(read, write))
+        return PreparedRemoval(broker_name, removal, QueueSum(read, write, size))
 
     def discard(self, prepared: PreparedRemoval) -> None:
         """Remove what was prepared since the last change of the table, but for what was stored by `store`."""
@@ -142,6 +153,14 @@ class TopicTable:
         else:
             for topic in removal.topics:
                 del mine[topic]
-            read, write = self._queue_sums[name]
-            self._queue_sums[name] = QueueSum(read - queue_sum.read, write - queue_sum.write)
+            read, write, size = self._queue_sums[name]
+            self._queue_sums[name] = QueueSum(
+                read - queue_sum.read, write - queue_sum.write, size - queue_sum.size_bytes
+            )
         self.names_version += bool(removal.unheld)
+
+
+def _size_bytes(topics: Collection[str]) -> int:
+    """Return what topics of a set take; a character that is not ASCII makes all of its name wide."""
+    wide = sum(len(topic) for topic in topics if not topic.isascii())
+    return len(topics) * _TOPIC_BYTES + sum(map(len, topics)) + 3 * wide

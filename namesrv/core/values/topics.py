@@ -47,6 +47,8 @@ class QueueChanges(NamedTuple):
 
     queues: Mapping[str, QueueData] = {}
     transitions: tuple[QueueTransition, ...] = ()
+    #: How many topics the set does not get, because its host has too many sets in them.
+    left_out: int = 0
 
 
 def compare_topics(

@@ -46,6 +46,8 @@ LISTED_ONLY_HERE = {
         "tls.test.mode.enable",
         "partialFrameBytesMax",
         "responseBufferBytesMax",
+        "topicBytesMax",
+        "topicSetsPerHostMax",
     }
 }
 LISTED_ONLY_BY_THE_ORIGINAL = {"rocketmq-home-optional": {"rocketmqHome"}}

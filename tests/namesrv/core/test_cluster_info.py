@@ -1,14 +1,15 @@
 """The list of all clusters and broker sets (106): what one change of a set costs, and that nobody is told what was."""
 
 import asyncio
+import json
 import time
 
 from builders import a_registration
 from route_states import lose_connection, register_broker
 
-from namesrv.core import cluster_info, routes
+from namesrv.core import cluster_info, fitting, routes
 from namesrv.core.values.cooperative import BATCH_TOPICS
-from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import RequestCode
 from remoting.protocol.fastjson import Dialect, encode
 
 #: More than are told at once.
@@ -78,11 +79,15 @@ async def test_requests_that_wait_when_a_text_is_begun_share_it(desk):
     assert desk.state.cluster_info.builds == 1
 
 
-async def test_a_list_that_no_peer_would_read_is_refused_until_it_is_shorter(desk, monkeypatch):
-    monkeypatch.setattr(cluster_info, "SETS_BYTES_MAX", 1000)
-    register(desk, *range(1000, 1020))
-    answer = await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO)
-    assert (answer.code, "the limit is 1000" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
-    register(desk, 1)
+async def test_of_a_list_that_no_peer_would_read_each_host_has_its_share(desk, monkeypatch):
+    register(desk, *range(1000, 1040), network="10.6.6.6")
+    register(desk, 1, network="10.9.9.9")
+    monkeypatch.setattr(cluster_info, "TEXT_BYTES_MAX", 3000)
+    monkeypatch.setattr(fitting, "ANSWER_BYTES_MAX", 3000)
+    body = await answered(desk)
+    named = json.loads(body.replace(b"{0:", b'{"0":'))
+    assert "broker-1" in named["brokerAddrTable"]
+    assert 1 < len(named["brokerAddrTable"]) < 10
+    assert set(*named["clusterAddrTable"].values()) == named["brokerAddrTable"].keys()
     lose_connection(desk.state, 101, now_ms=1)
     assert await answered(desk) == encoded_whole(desk)

@@ -1,5 +1,7 @@
 """Which connections fetched the route of a watched topic, and which version of it."""
 
+import contextlib
+
 import pytest
 from builders import BROKER, READ_ONLY, TOPIC, a_queue_data
 
@@ -17,8 +19,8 @@ def a_route(*queues, broker_addrs=None, **values):
     )
 
 
-def a_watch(*, ends_ms=60_000):
-    return WatchedTopic("id", first_version(a_route(), unix_ms=1_000), 0, ends_ms)
+def a_watch(*, ends_ms=60_000, network=""):
+    return WatchedTopic("id", first_version(a_route(), unix_ms=1_000), 0, ends_ms, network)
 
 
 def a_fetch(*, version=1, unix_ms=2_000, client="10.0.0.9:50000"):
@@ -107,6 +109,20 @@ def test_topics_beyond_the_limit_are_not_watched(fetches):
         fetches.begin("one-more", a_watch())
     assert len(fetches) == route_fetches.WATCHED_TOPICS_MAX
     assert fetches.get("one-more") is None
+
+
+def test_beyond_the_limit_the_latest_watch_of_the_host_with_most_makes_room(fetches):
+    for number in range(route_fetches.WATCHED_TOPICS_MAX):
+        fetches.begin(f"topic-{number}", a_watch(network="many" if number % 4 else "few"))
+    for number in range(50):
+        with contextlib.suppress(TooManyWatchedTopics):
+            fetches.begin(f"mine-{number}", a_watch(network="mine"))
+    assert fetches.get("topic-1") is not None
+    assert fetches.get("topic-63") is None
+    assert fetches.get("topic-60") is not None
+    assert len(fetches) == route_fetches.WATCHED_TOPICS_MAX
+    # As many as the host with most has, but one.
+    assert [number for number in range(50) if fetches.get(f"mine-{number}")] == list(range(24))
 
 
 def test_overdue_watch_is_forgotten_and_makes_place(fetches):

@@ -72,6 +72,7 @@ def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_r
         "serverChannelMaxIdleTimeSeconds",
         "shutdownWaitTimeSeconds",
         "supportActingMaster",
+        "topicSetsPerHostMax",
         "waitSecondsForService",
     }
 

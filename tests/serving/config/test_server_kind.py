@@ -174,6 +174,8 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "tls.test.mode.enable",
         "partialFrameBytesMax",
         "responseBufferBytesMax",
+        "topicBytesMax",
+        "topicSetsPerHostMax",
     }
 
 

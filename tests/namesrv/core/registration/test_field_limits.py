@@ -5,9 +5,10 @@ import json
 import pytest
 from builders import text_of
 
-from namesrv.core.registration.registration import MEMBERS_MAX
+from namesrv.core.registration.registration import MEMBERS_MAX, MEMBERS_OF_HOST_MAX
 from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_MAX
 from namesrv.core.tables.live_table import LiveKey
+from namesrv.refusals import KvTooLong
 from namesrv.settings.durable_settings import KV_CHARS_MAX, KV_VALUE_CHARS_MAX
 from remoting.protocol.codes import RequestCode, ResponseCode
 
@@ -67,11 +68,21 @@ async def test_what_brokers_send_is_taken(desk, fields):
 
 async def test_a_set_has_a_limit_of_members_which_those_it_has_do_not_feel(desk):
     fields = [MASTER | {"brokerId": str(number), "brokerAddr": f"h:{number + 1}"} for number in range(MEMBERS_MAX + 1)]
-    answers = [await register(desk, each) for each in fields]
+    # From several hosts, as one alone may not have that many.
+    answers = [await register(desk, each, connection=number // 25) for number, each in enumerate(fields)]
     assert [answer.code for answer in answers] == [0] * MEMBERS_MAX + [1]
     assert answers[-1].remark == "the set broker-a has 100 brokers, which is the limit"
     assert (await register(desk, fields[0])).code == 0
     assert (await register(desk, MASTER | {"brokerName": "broker-b"})).code == 0
+
+
+async def test_of_a_set_one_host_has_a_share_of_the_members(desk):
+    assert (await register(desk, MASTER, connection=2)).code == 0
+    fields = [MASTER | {"brokerId": str(number), "brokerAddr": f"h:{number}"} for number in range(1, 34)]
+    answers = [await register(desk, each) for each in fields]
+    assert [answer.code for answer in answers] == [0] * MEMBERS_OF_HOST_MAX + [1]
+    assert answers[-1].remark == "the set broker-a has 32 brokers of this host, which is the limit"
+    assert (await register(desk, fields[-1], connection=2)).code == 0
 
 
 async def test_the_most_that_a_slave_can_add_to_a_route_is_little(desk):
@@ -113,12 +124,20 @@ async def test_a_kv_entry_that_is_too_long_is_refused(desk, field):
 
 async def test_a_full_kv_table_takes_no_more_and_entries_can_be_deleted(desk):
     count = KV_CHARS_MAX // KV_VALUE_CHARS_MAX
+    # Another host has put half of it: one may not put more.
+    for number in range(count // 2 - 1):
+        await desk.settings.put_kv("n", f"other-{number}", "x" * KV_VALUE_CHARS_MAX, "10.9.9.9")
     answers = [
         await desk.request(
             RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": f"k{number}", "value": "x" * KV_VALUE_CHARS_MAX}
         )
-        for number in range(count)
+        for number in range(count // 2)
     ]
-    assert [answer.code for answer in answers] == [0] * (count - 1) + [1]
+    assert [answer.code for answer in answers] == [0] * (count // 2 - 1) + [1]
+    assert "this host" in answers[-1].remark
+    for number in range(2):
+        await desk.settings.put_kv("n", f"more-{number}", "x" * (KV_VALUE_CHARS_MAX - 2_000), "10.9.9.8")
+    with pytest.raises(KvTooLong, match="a KV table in characters"):
+        await desk.settings.put_kv("n", "last", "x" * 5_000, "10.9.9.8")
     assert (await desk.request(RequestCode.DELETE_KV_CONFIG, {"namespace": "n", "key": "k0"})).code == 0
     assert (await desk.request(RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": "z", "value": "v"})).code == 0

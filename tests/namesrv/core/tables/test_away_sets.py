@@ -8,6 +8,7 @@ from namesrv.core.tables.away_sets import (
     KEPT_MS,
     REGISTERED_MS_MIN,
     SETS_MAX,
+    SETS_PER_HOST_MAX,
     STARTING_MS,
     AwaySets,
     RememberedSet,
@@ -74,6 +75,17 @@ def test_a_set_has_the_addresses_of_its_latest_brokers_only(sets):
         come(sets, number, members={number: a_member(address=f"b:{number}")})
     leave(sets, LONG_MS)
     assert list(sets.away()[0].broker_addrs) == list(range(ADDRESSES_MAX, 2 * ADDRESSES_MAX))
+
+
+def test_of_one_host_those_are_remembered_that_were_registered_longest(sets):
+    for number in range(2 * SETS_PER_HOST_MAX):
+        invented = f"invented-{number:03}"
+        come(sets, number, invented, members={0: a_member(network="10.6.6.6")})
+        leave(sets, 2 * LONG_MS, invented)
+    come(sets, 0, members={0: a_member(network="10.9.9.9")})
+    leave(sets, LONG_MS)
+    assert names(sets) == [BROKER, *(f"invented-{number:03}" for number in range(SETS_PER_HOST_MAX))]
+    assert [known.network for known in sets.known(2 * LONG_MS) if known.broker_name == BROKER] == ["10.9.9.9"]
 
 
 def test_a_set_that_was_registered_for_a_moment_is_not_remembered_unless_it_was_known_before(sets):

@@ -85,7 +85,7 @@ def test_queues_are_summed_over_the_topics_of_a_set(table):
     table.put(BROKER, {"A": a_queue_data(read_queue_nums=8, write_queue_nums=4)})
     table.put(BROKER, {"B": a_queue_data(read_queue_nums=2, write_queue_nums=1)})
     table.put("broker-b", {"A": a_queue_data(read_queue_nums=100, write_queue_nums=100)})
-    assert table.queue_sum(BROKER) == QueueSum(read=10, write=5)
+    assert table.queue_sum(BROKER)[:2] == (10, 5)
 
 
 def test_a_set_without_topics_has_no_queues(table):
@@ -112,7 +112,7 @@ def test_the_version_of_the_names_moves_when_a_topic_comes_or_goes(table, change
 
 
 COUNTS = st.integers(-1, 9)
-TOPICS = st.sampled_from("ABCD")
+TOPICS = st.sampled_from("ABC\u4e3b")
 CHANGES = st.lists(
     st.tuples(
         st.sampled_from(["broker-a", "broker-b"]),
@@ -131,7 +131,11 @@ def test_the_sums_are_those_of_a_walk_whatever_was_changed(changes):
         remove_topics(table, broker_name, removed)
     for broker_name in ("broker-a", "broker-b"):
         mine = table.topics_of(broker_name).values()
-        walked = QueueSum(sum(each.read_queue_nums for each in mine), sum(each.write_queue_nums for each in mine))
+        walked = QueueSum(
+            sum(each.read_queue_nums for each in mine),
+            sum(each.write_queue_nums for each in mine),
+            sum(131 if topic.isascii() else 134 for topic in table.topics_of(broker_name)),
+        )
         assert table.queue_sum(broker_name) == walked
 
 

@@ -1,0 +1,102 @@
+"""What fits into an answer that lists broker sets, of what hosts have registered for it.
+
+Everybody gets these answers, and no peer reads more than 16 MiB. So each host has a share of one; where all together
+are too long, those that add most have less. The latest that a host added is left out first, its own sets and its
+members of others' sets alike. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from namesrv.core.tables.broker_table import RegisteredSet
+from namesrv.core.values.cooperative import CooperativeTask, in_batches
+
+#: All that an answer lists, in bytes; JSON writes some characters as two.
+ANSWER_BYTES_MAX: Final = 7 * 1024 * 1024
+#: What each of the topicSetsPerHostMax sets of a host may add to a route, in bytes.
+ROUTE_BYTES_PER_SET: Final = 1024
+#: A host may add so much to a route, however few sets it may have.
+ROUTE_HOST_BYTES_MIN: Final = 64 * 1024
+#: The names of fields, and numbers.
+_SET_BYTES: Final = 300
+_MEMBER_BYTES: Final = 24
+
+_NONE: Final[Mapping[str, Sequence[str]]] = {}
+
+
+#: What a host adds to an answer: its network, the id of a member, None for what a set has beside them, and bytes.
+Addition = tuple[str, int | None, int]
+
+
+def additions(
+    broker_set: RegisteredSet, filter_servers: Mapping[str, Sequence[str]] = _NONE, mapping_bytes: int = 0
+) -> Iterator[Addition]:
+    """Yield what a set adds to an answer; `filter_servers` has those of its members by address."""
+    name = broker_set.broker_name
+    texts_bytes = _bytes(name) * 3 + _bytes(broker_set.cluster) * 2 + _bytes(broker_set.zone_name or "")
+    yield broker_set.network, None, _SET_BYTES + texts_bytes + mapping_bytes
+    for broker_id, member in broker_set.members.items():
+        size = _MEMBER_BYTES + len(member.address)
+        if member.cluster != broker_set.cluster:
+            # Another cluster that lists the set.
+            size += _bytes(name) + _bytes(member.cluster)
+        if servers := filter_servers.get(member.address):
+            size += len(member.address) + sum(map(len, servers)) + 4 * len(servers)
+        yield member.network, broker_id, size
+
+
+def fitting(
+    sets: Sequence[RegisteredSet],
+    additions_of: Callable[[RegisteredSet], Iterable[Addition]] = additions,
+    host_bytes_max: int = ANSWER_BYTES_MAX,
+) -> CooperativeTask[Sequence[RegisteredSet]]:
+    """Return the sets with those of their members that fit, as they came; all of them are `sets` itself."""
+    # Additions are worked out twice: to keep those of very many sets is what takes time.
+    sums: Counter[str] = Counter()
+    for part in in_batches(sets):
+        for each in part:
+            for network, _, size in additions_of(each):
+                sums[network] += size
+        yield
+    share = min(host_bytes_max, share_of(sums.values()))
+    if max(sums.values(), default=0) <= share:
+        return sets
+    used: Counter[str] = Counter()
+    fit: list[RegisteredSet] = []
+    for part in in_batches(sets):
+        fit += [fits for each in part if (fits := _fitting(each, additions_of(each), used, share))]
+        yield
+    return fit
+
+
+def share_of(sums: Collection[int]) -> int:
+    """Return how many bytes a host may have so that all, which would have `sums`, have ANSWER_BYTES_MAX."""
+    rest = ANSWER_BYTES_MAX
+    for number, size in enumerate(sorted(sums)):
+        if size * (len(sums) - number) > rest:
+            return rest // (len(sums) - number)
+        rest -= size
+    return ANSWER_BYTES_MAX
+
+
+def _fitting(
+    broker_set: RegisteredSet, added: Iterable[Addition], used: Counter[str], share: int
+) -> RegisteredSet | None:
+    """Return a set with the members that fit beside what is `used`, which it adds to; None if none does."""
+    left_out: set[int | None] = set()
+    for network, broker_id, size in added:
+        if used[network] + size > share:
+            left_out.add(broker_id)
+        else:
+            used[network] += size
+    if not left_out:
+        return broker_set
+    members = {i: member for i, member in broker_set.members.items() if i not in left_out}
+    return replace(broker_set, members=members) if members and None not in left_out else None
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())

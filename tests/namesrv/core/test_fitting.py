@@ -1,0 +1,90 @@
+"""What fits into a route that hosts have made long: a share of each, the latest of a host left out first."""
+
+import pytest
+from builders import a_registration, topic_configs
+from route_states import register_broker
+
+from namesrv.core import fitting
+from namesrv.core.registration.accepted_topics import AcceptedTopics
+from namesrv.core.route_state import RouteState
+from namesrv.settings.config import NameServerConfig
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.route import DataVersion
+
+STRANGER, OPERATOR = "10.6.6.6", "10.9.9.9"
+
+
+@pytest.fixture
+def state():
+    return RouteState(NameServerConfig(topic_sets_per_host_max=3))
+
+
+def register(state, name, network=STRANGER, **values):
+    defaults = {"topics": topic_configs("Orders", name), "network": network}
+    return register_broker(state, a_registration(broker_name=name, **(defaults | values)), now_ms=0)
+
+
+def sets_of(state, topic="Orders"):
+    return [data.broker_name for data in state.route_of(topic, None).broker_datas]
+
+
+def test_a_host_has_so_many_sets_in_a_topic_and_others_have_theirs(state):
+    outcomes = [register(state, f"stranger-{number}") for number in range(4)]
+    register(state, "real", OPERATOR)
+    assert sets_of(state) == ["stranger-0", "stranger-1", "stranger-2", "real"]
+    assert [outcome.events[0].ignored_topics for outcome in outcomes] == [0, 0, 0, 1]
+    assert sets_of(state, "stranger-3") == ["stranger-3"]
+
+
+def test_a_set_that_has_the_topic_keeps_it_when_the_limit_falls(state):
+    for number in range(3):
+        register(state, f"set-{number}")
+    state.configure(NameServerConfig(topic_sets_per_host_max=1))
+    register(state, "set-2", data_version=DataVersion(counter=2))
+    assert sets_of(state) == ["set-0", "set-1", "set-2"]
+
+
+def test_a_set_whose_broker_registers_over_another_network_stays_with_its_host(state):
+    register(state, "real", OPERATOR)
+    register(state, "real", STRANGER)
+    assert state.tables.brokers.of_network(OPERATOR) == {"real"}
+
+
+def test_a_topic_that_was_left_out_comes_once_there_is_a_place(state):
+    for number in range(4):
+        register(state, f"set-{number}", connection_id=number)
+    run = state.connection_loss_steps(0, 1)
+    while next(run, "end") != "end":
+        pass
+    register(state, "set-3", connection_id=3)
+    assert sets_of(state) == ["set-1", "set-2", "set-3"]
+
+
+def test_members_of_others_sets_count_for_the_host_that_registered_them(state):
+    register(state, "real", OPERATOR)
+    for number in range(1, 31):
+        register(
+            state, "real", broker_id=number, address=f"{number}{'a' * 240}:9", filter_servers=(f"{'f' * 240}:9",) * 4
+        )
+    register(state, "late", OPERATOR)
+    route = state.route_of("Orders", None)
+    assert sets_of(state) == ["real", "late"]
+    assert 0 in route.broker_datas[0].broker_addrs
+    assert 20 < len(route.broker_datas[0].broker_addrs) < 32
+    assert len(encode(route, Dialect.STANDARD)) < fitting.ROUTE_HOST_BYTES_MIN + 1000
+
+
+def test_where_all_hosts_together_are_too_long_those_with_most_have_less(state, monkeypatch):
+    monkeypatch.setattr(fitting, "ANSWER_BYTES_MAX", 20_000)
+    for host in range(4):
+        for number in range(host + 1):
+            register(state, f"set-{host}-{number}", f"10.0.0.{host}")
+    for number in range(1, 31):
+        register(state, "set-0-0", "10.6.6.6", broker_id=number, address=f"{number}{'a' * 240}:9")
+    assert set(sets_of(state)) == {f"set-{host}-{number}" for host in range(4) for number in range(min(3, host + 1))}
+    assert len(encode(state.route_of("Orders", None), Dialect.STANDARD)) < 20_000
+
+
+def test_filter_servers_of_a_broker_have_a_sum():
+    servers = [f"{number}{'f' * 240}:9" for number in range(9)]
+    assert AcceptedTopics().body(DataVersion(), servers).filter_servers == tuple(servers[:4])
