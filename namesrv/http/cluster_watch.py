@@ -88,7 +88,7 @@ class ClusterWatch:
 
     def watch(self, after: str, client: str) -> WatchStream:
         """Return the stream of a new watcher; raises HttpRefused and Unavailable."""
-        return self.streams.open((_ALL,), after, client, lambda _: b"")
+        return self.streams.open((_ALL,), after, client)
 
     def present(self, _: str) -> bytes:
         """Return nothing: the brokers there are have a path of their own, with pages."""

@@ -6,7 +6,7 @@ some of them at a time, so that requests of peers are answered in between.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import Final, Protocol
 
 from namesrv.core.route_changes.change_log import Change, ChangeLog, ChangeReader
@@ -92,7 +92,7 @@ class WatchStreams:
         """Return the id of the change with a number."""
         return f"{self._boot_id}-{number}"
 
-    def open(self, keys: tuple[str, ...], after: str, client: str, digest: Callable[[str], bytes]) -> "WatchStream":
+    def open(self, keys: tuple[str, ...], after: str, client: str) -> "WatchStream":
         """Return the stream of a new watcher, which goes on after an id unless that is blank.
 
         Raises Unavailable beyond the limit and while the server stops, HttpRefused for what can be no id.
@@ -108,7 +108,7 @@ class WatchStreams:
             )
         cursor = WatchCursor(keys, 0)
         for key in keys:
-            self.log.watch(key, cursor, lambda key=key: digest(key))  # type: ignore[misc]
+            self.log.watch(key, cursor)
         self._place(cursor, number, after)
         stream = self._open[cursor] = WatchStream(self, cursor, client)
         self._places.taken += 1

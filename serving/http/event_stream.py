@@ -65,6 +65,8 @@ async def _send(stream: EventStream, request: web.Request, response: web.StreamR
         async for chunk in chunks:
             async with asyncio.timeout(STALL_S):
                 await response.write(chunk)
+            # While its socket takes everything, others would have no turn.
+            await asyncio.sleep(0)
 
 
 class _TransportWriter:
