@@ -141,7 +141,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             shapes.ListedTopic(
                 topic=topic,
                 kind=kind_of(topic, owners).value,
-                broker_sets=len(self._tables.topics.queues_of(topic) or ()),
+                broker_sets=len(self._tables.topics.holders_of(topic)),
             )
             for topic in page.keys
         ]
