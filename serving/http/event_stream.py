@@ -10,12 +10,9 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from serving.http.connections import cancelled_with_client
+from serving.http.connections import STALL_S, cancelled_with_client
 from serving.http.endpoints import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import EventStream
-
-#: Seconds for which a client may read nothing of what was sent to it; then its connection is closed.
-STALL_S: Final = 60.0
 
 #: Proxies pass events on at once: nginx would collect some kilobytes first.
 _HEADERS: Final = {hdrs.CONTENT_TYPE: EVENT_STREAM_TYPE, "X-Accel-Buffering": "no"}

@@ -1,0 +1,81 @@
+"""Places and memory of the HTTP side: held connections, a loop of connects, answers that nobody reads."""
+
+import contextlib
+import http.client
+import socket
+import subprocess
+import sys
+
+import pytest
+from bounds import HERE
+from crowd import Crowd, need_files, read_answers
+from peers.waiting import wait_until
+from peers.wire import frame
+
+#: More than all places: 256, and those of 1,024 watchers.
+HELD = 1400
+PROBES = 40
+#: Answers of 3 MiB, which are there twice until they are read.
+UNREAD = 100
+#: What answers that nobody reads may take: a limit of 64 MiB, twice, and what is kept of freed memory.
+UNREAD_KIB_MAX = 200 * 1024
+
+
+@contextlib.contextmanager
+def connecting(address, port, held):
+    """Have somebody connect without end."""
+    command = [sys.executable, str(HERE / "connects.py"), address, str(port), str(held)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def probe(port, address):
+    """Return whether a probe from an address is answered."""
+    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=10, source_address=(address, 0))
+    with contextlib.closing(asking), contextlib.suppress(OSError, http.client.HTTPException):
+        asking.request("GET", "/livez")
+        return asking.getresponse().status == 200
+    return False
+
+
+@pytest.mark.parametrize("prober", ["127.0.0.1", "127.0.0.2"], ids=["another host", "the same host"])
+@pytest.mark.parametrize("held", ["silent", "watching"])
+def test_every_probe_is_answered_though_one_host_holds_all_places_and_connects_without_end(
+    serve, print_figures, prober, held
+):
+    need_files(HELD)
+    served = serve()
+    port = served.server.http_port
+    path = {"silent": "/livez", "watching": "/v1/cluster/watch"}[held]
+    with contextlib.ExitStack() as stack:
+        for _ in range(HELD):
+            each = stack.enter_context(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)))
+            each.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        with connecting("127.0.0.2", port, HELD):
+            lost = sum(not probe(port, prober) for _ in range(PROBES))
+    print_figures(probes=PROBES, lost=lost)
+    assert lost == 0
+    served.assert_unharmed()
+
+
+def test_answers_that_nobody_reads_take_no_more_memory_than_their_limit(serve, print_figures):
+    served = serve()
+    with Crowd(served.port) as crowd:
+        (line,) = crowd.connect(1)
+        for number in range(27):
+            line.sendall(frame(100, {"namespace": "space", "key": f"k{number}", "value": "\u4e2d" * 40_000}))
+            read_answers(line, 1)
+    before_kib = most_kib = served.memory_kib()
+    with Crowd(served.server.http_port) as crowd:
+        for each in crowd.connect(UNREAD, receive_bytes=16 * 1024):
+            each.sendall(b"GET /v1/kv/space?limit=1000 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            most_kib = max(most_kib, served.memory_kib())
+        wait_until(lambda: probe(served.server.http_port, "127.0.0.1"), seconds=10, what="a probe is answered")
+        most_kib = max(most_kib, served.memory_kib())
+    print_figures(before_kib=before_kib, most_kib=most_kib)
+    assert most_kib - before_kib < UNREAD_KIB_MAX
+    assert "answers that clients have not read" in served.events("http_request_rejected")[0]["error"]
