@@ -19,14 +19,14 @@ from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.route_state import RouteState
 from namesrv.http.watch_shapes import RouteWatchEvent, WatchGapEvent
-from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStream, WatchStreams
+from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
 from namesrv.refusals import NameTooLong
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import TopicRouteData
 from remoting.server.response_cache import PreparedResponse
-from serving.http.server_sent_events import event_text
+from serving.http.server_sent_events import StreamPlaces, event_text
 from serving.http.views import HttpRefused
 
 #: Bytes of routes that are encoded and compared in one turn of the event loop, about 1 ms of work.
@@ -69,7 +69,7 @@ class RouteWatch:
         boot_id: str,
         state: RouteState,
         settings: DurableSettings,
-        places: WatcherPlaces,
+        places: StreamPlaces,
         clock: Clock,
         observer: WatcherObserver,
     ) -> None:

@@ -52,7 +52,8 @@ class HttpConnections:
         self._connections_max = connections_max or CONNECTIONS_MAX
         self._unread_bytes_max = unread_bytes_max or UNREAD_BYTES_MAX
         self._rejected = rejected
-        self._numbers = count()
+        #: Downwards: of those that did something in the same moment the oldest is to go.
+        self._numbers = count(0, -1)
         self._open: dict[Handler, _HttpConnection] = {}
         #: Those to close for a new one, the next one last, each with its last activity as it was chosen.
         self._chosen: list[tuple[_HttpConnection, int]] = []

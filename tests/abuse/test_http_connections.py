@@ -4,7 +4,8 @@ import contextlib
 import socket
 
 import pytest
-from crowd import Crowd, need_files, read_answers
+from crowd import Crowd, is_closed, need_files, read_answers
+from peers.controllers import OurController
 from peers.waiting import wait_until
 from peers.wire import frame
 
@@ -25,7 +26,7 @@ def connection(port, address):
 
 def probe(port, address, meanwhile=lambda: None):
     """Return whether a probe from an address is answered; its request is on its way while others do something."""
-    with connection(port, address) as asking, contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError), connection(port, address) as asking:
         meanwhile()
         asking.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         return asking.recv(1000).startswith(b"HTTP/1.1 200 ")
@@ -52,6 +53,33 @@ def test_every_probe_is_answered_though_one_host_holds_all_places_and_connects_w
     print_figures(probes=PROBES, lost=lost)
     assert lost == 0
     served.assert_unharmed()
+
+
+def watcher(stack, port, address):
+    """Watch from an address; return the connection and its first line."""
+    each = stack.enter_context(connection(port, address))
+    each.sendall(b"GET /v1/cluster/watch HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    received = b""
+    while b"event: " not in received and b'"code"' not in received:
+        received += each.recv(10_000)
+    return each, received.partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("kind", ["namesrv", "controller"])
+def test_a_host_that_watches_most_gives_places_up_and_others_find_and_keep_theirs(lab, serve, kind):
+    places = 32
+    if kind == "namesrv":
+        port = serve(routeWatchersMax=places).server.http_port
+    else:
+        port = lab.kept(OurController(lab.folder)).start().http_port
+        wait_until(lambda: probe(port, "127.0.0.1"), seconds=30, what="the controller answers")
+    with contextlib.ExitStack() as stack:
+        early, answer = watcher(stack, port, "127.0.0.3")
+        assert answer == b"HTTP/1.1 200 OK"
+        answers = [watcher(stack, port, "127.0.0.2")[1] for _ in range(places + 3)]
+        assert answers[-3:] == [b"HTTP/1.1 503 Service Unavailable"] * 3
+        assert [watcher(stack, port, f"127.0.0.{number}")[1] for number in (1, 4, 5)] == [b"HTTP/1.1 200 OK"] * 3
+        assert not is_closed(early)
 
 
 def test_answers_that_nobody_reads_take_no_more_memory_than_their_limit(serve, print_figures):
