@@ -159,6 +159,9 @@ def _server_logger(logs: Logs) -> logging.Logger:
 
     def is_ours(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ConnectionError):
+            # The client left before it was told to go on (100-continue).
+            return False
         if not isinstance(error, HttpProcessingError):
             return True
         # The lines after the first repeat what the peer sent.
