@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, event_text
+from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, StreamPlaces, event_text
 from serving.http.views import HttpRefused, Unavailable
 
 #: Seconds after which a change is seen, at most.
@@ -49,7 +49,7 @@ class ChangedLists:
         #: The number of the last change of each list.
         self._changed_at: dict[str, int] = {}
         self._number = 0
-        self.watchers = 0
+        self.places = StreamPlaces(WATCHERS_MAX)
 
     @property
     def event_id(self) -> str:
@@ -69,18 +69,17 @@ class ChangedLists:
         """Return the names of the lists with a later change."""
         return [name for name, at in self._changed_at.items() if at > number]
 
-    def watch(self, after: str) -> "ControllerStream":
+    def watch(self, after: str, client: str) -> "ControllerStream":
         """Return the stream of a new watcher, which goes on after an id unless that is blank or of another process.
 
         Raises Unavailable where there are too many watchers, HttpRefused for what can be no id.
         """
         if self.is_stopping():
             raise Unavailable("This controller is stopping; watch another one.")
-        if self.watchers >= WATCHERS_MAX:
-            raise Unavailable(f"There are {self.watchers} watchers, as many as may be.", FULL_RETRY_S)
-        known = self._number_of(after) if after else None
-        self.watchers += 1
-        return ControllerStream(self, known)
+        stream = ControllerStream(self, self._number_of(after) if after else None)
+        if not self.places.take(stream, client):
+            raise Unavailable(f"There are {WATCHERS_MAX} watchers, as many as may be.", FULL_RETRY_S)
+        return stream
 
     def _number_of(self, event_id: str) -> int | None:
         """Return the number of an id of this process; None for one of another."""
@@ -98,7 +97,11 @@ class ControllerStream:
     def __init__(self, watch: ChangedLists, known: int | None) -> None:
         self._watch = watch
         self._known = known
-        self._is_open = True
+        self._is_ending = False
+
+    def end(self) -> None:
+        """End in order."""
+        self._is_ending = True
 
     def attach(self, _: DirectWriter) -> None:
         """Write nothing directly: events are rare."""
@@ -106,7 +109,7 @@ class ControllerStream:
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield an event at once, unless nothing has changed since the id, and after each change."""
         watch, silent_s = self._watch, 0.0
-        while not watch.is_stopping():
+        while not (self._is_ending or watch.is_stopping()):
             number = watch.look()
             if self._known is None or number > self._known:
                 changed = watch.changed_after(self._known or 0)
@@ -122,6 +125,4 @@ class ControllerStream:
 
     def close(self, *, is_stalled: bool) -> None:  # noqa: ARG002  # of EventStream; a stalled one just ends
         """Give the place back."""
-        if self._is_open:
-            self._is_open = False
-            self._watch.watchers -= 1
+        self._watch.places.leave(self)

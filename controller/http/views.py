@@ -88,7 +88,7 @@ class ControllerViews(SwitchoverViews):
 
     def watch_cluster(self, request: ViewRequest) -> ControllerStream:
         """Return the events of changed lists."""
-        return self._watch.watch(request.last_event_id or request.query.get("after", ""))
+        return self._watch.watch(request.last_event_id or request.query.get("after", ""), request.client)
 
     def _watched(self) -> dict[str, object]:
         """Return a value for each list that is watched, which is another one whenever the list is."""

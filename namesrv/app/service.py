@@ -14,7 +14,6 @@ from namesrv.app.role_address_dial_back import RoleAddressDialBack
 from namesrv.app.role_address_source import RoleAddressSource
 from namesrv.app.role_address_store import RoleAddressStore
 from namesrv.core.expiry import ExpirySchedule
-from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.http.watches import Watches
 from namesrv.observability.broker_counters import BrokerCounters
@@ -52,7 +51,7 @@ class NameServer:
         # What is known: tables, counters, what is recorded, settings.
         state = self._state = RouteState(config)
         self._counters = BrokerCounters(state.tables.brokers.clusters)
-        self._route_counters = RouteCounts()
+        self._route_counters = state.route_cache.counts
         streams_max = config.route_watchers_max if config.http_port else 0
         self._process = ServerProcess(NAMESRV, config, self._counters, runtime, streams_max)
         recording = self._process.recording

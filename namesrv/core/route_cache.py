@@ -48,7 +48,9 @@ class RouteCache:
         self._responses: dict[str, dict[object, PreparedResponse]] = {}
         self._bytes = 0
         self._observer: RouteObserver | None = None
-        #: How many answers were made, and how many topics' answers were dropped because they were no longer true.
+        self.counts = RouteCounts()
+        #: How many answers were made for queries, and how many topics' answers were dropped because they were no
+        #: longer true.
         self.misses = 0
         self.invalidated = 0
 
@@ -63,7 +65,6 @@ class RouteCache:
 
     def keep(self, topic: str, form: object, answer: PreparedResponse) -> None:
         """Keep an answer that was just made from the tables."""
-        self.misses += 1
         # Its topic goes last, so that making room does not take what was just made.
         responses = self._responses[topic] = self._responses.pop(topic, {})
         if (former := responses.get(form)) is not None:

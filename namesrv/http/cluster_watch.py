@@ -16,10 +16,10 @@ from namesrv.core.routes import broker_data
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult
 from namesrv.http.watch_shapes import ClusterWatchEvent, ClusterWatchGap, ClusterWatchStart
-from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStream, WatchStreams
+from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
 from namesrv.settings.config import NameServerConfig
 from remoting.clock import Clock
-from serving.http.server_sent_events import event_text
+from serving.http.server_sent_events import StreamPlaces, event_text
 
 #: The one key of the log: all brokers.
 _ALL: Final = ""
@@ -37,7 +37,7 @@ class ClusterWatch:
         boot_id: str,
         tables: RouteTables,
         config: NameServerConfig,
-        places: WatcherPlaces,
+        places: StreamPlaces,
         clock: Clock,
         observer: WatcherObserver,
     ) -> None:
@@ -88,7 +88,7 @@ class ClusterWatch:
 
     def watch(self, after: str, client: str) -> WatchStream:
         """Return the stream of a new watcher; raises HttpRefused and Unavailable."""
-        return self.streams.open((_ALL,), after, client, lambda _: b"")
+        return self.streams.open((_ALL,), after, client)
 
     def present(self, _: str) -> bytes:
         """Return nothing: the brokers there are have a path of their own, with pages."""

@@ -19,12 +19,14 @@ from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.route_state import RouteState
 from namesrv.http.watch_shapes import RouteWatchEvent, WatchGapEvent
-from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStream, WatchStreams
+from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
 from namesrv.refusals import NameTooLong
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
+from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import TopicRouteData
-from serving.http.server_sent_events import event_text
+from remoting.server.response_cache import PreparedResponse
+from serving.http.server_sent_events import StreamPlaces, event_text
 from serving.http.views import HttpRefused
 
 #: Bytes of routes that are encoded and compared in one turn of the event loop, about 1 ms of work.
@@ -43,6 +45,20 @@ def plain_route(state: RouteState, settings: DurableSettings, topic: str) -> Top
     return state.route_of(topic, order_conf)
 
 
+def plain_route_text(state: RouteState, settings: DurableSettings, topic: str) -> bytes | None:
+    """Return the same as JSON: what is sent to clients that want the standard, encoded once for all."""
+    cache = state.route_cache
+    if (prepared := cache.get(topic, Dialect.STANDARD)) is not None:
+        return prepared.body
+    if (route := plain_route(state, settings, topic)) is None:
+        return None
+    text = encode(route, Dialect.STANDARD)
+    # Who fetches the route of a watched topic must be told by the request for it.
+    if state.route_fetches.get(topic) is None:
+        cache.keep(topic, Dialect.STANDARD, PreparedResponse(text, cache.counts.found))
+    return text
+
+
 class RouteWatch:
     """Who watches which routes."""
 
@@ -53,7 +69,7 @@ class RouteWatch:
         boot_id: str,
         state: RouteState,
         settings: DurableSettings,
-        places: WatcherPlaces,
+        places: StreamPlaces,
         clock: Clock,
         observer: WatcherObserver,
     ) -> None:
@@ -132,14 +148,16 @@ class RouteWatch:
         for topic in unique:
             if not 0 < len(topic) <= NameTooLong.CHARS_MAX:
                 raise HttpRefused(f"A topic's name has 1 to {NameTooLong.CHARS_MAX} characters, not {len(topic)}.")
-        for topic in unique:
-            if topic in self._dropped:
-                self._publish(topic)
-        return self.streams.open(unique, after, client, lambda topic: _digest(self._state_of(topic)))
+        return self.streams.open(unique, after, client)
 
     def present(self, key: str) -> bytes:
         """Return the present route of a topic as JSON, `null` if no broker has it."""
-        return self._publish(key) if key in self._dropped else self._state_of(key)
+        if key in self._dropped:
+            return self._publish(key)
+        state = self._state_of(key)
+        if (followed := self._log.get(key)) is not None and not followed.digest:
+            followed.digest = _digest(state)
+        return state
 
     def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
         """Return the event with the present route of a topic."""
@@ -155,7 +173,7 @@ class RouteWatch:
         return _route_text(topic, state, self._clock.unix_ms(), self.streams.id_of(number))
 
     def _state_of(self, topic: str) -> bytes:
-        return _encode(plain_route(self._state, self._settings, topic))
+        return plain_route_text(self._state, self._settings, topic) or b"null"
 
 
 def _route_text(topic: str, state: bytes, changed_unix_ms: int | None, event_id: str | None) -> bytes:

@@ -6,6 +6,8 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
+from heapq import nsmallest
 from itertools import accumulate
 from typing import Final
 
@@ -19,22 +21,23 @@ from namesrv.core.role_addresses.rules import RoleAddressRule
 from namesrv.core.role_addresses.state import RoleAddresses
 from namesrv.core.route_fetches import version_after
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.broker_table import RegisteredSet
+from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
 from namesrv.http import shapes
-from namesrv.http.route_watch import plain_route
+from namesrv.http.route_watch import plain_route, plain_route_text
 from namesrv.http.watch_streams import WatchStream
 from namesrv.http.watches import Watches
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
+from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.history_views import HistoryViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
-from serving.http.views import HttpRefused, MetricsText, NotFound, ViewRequest, requested_page
+from serving.http.views import HttpRefused, MetricsText, NotFound, ViewRequest, requested_page, requested_part
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
 
@@ -66,12 +69,13 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         self._sources = sources
         self._tables = sources.state.tables
         self._topic_names = TopicNames(self._tables.topics)
+        self._runner = CooperativeRunner()
 
     # Lists
 
-    def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
+    async def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
         """Return a page of clusters."""
-        numbers = cluster_summary.clusters(self._sources.state)
+        numbers = await self._runner.run(cluster_summary.clusters(self._sources.state), 0, 0)
         away = self._sources.state.away_sets.counts()
         page = requested_page(sorted(numbers.keys() | away), request, str)
         items = [_listed_cluster(name, numbers.get(name) or ClusterSummary(), away[name]) for name in page.keys]
@@ -79,15 +83,14 @@ class NameServerViews(HistoryViews[NameServerConfig]):
 
     def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
         """Return a page of live brokers, of one broker set where it is named."""
-        name = request.query.get("brokerName")
-        members = {
-            (member.cluster, broker_set.broker_name, broker_id): broker_set
-            for broker_set in self._tables.brokers.sets()
-            if name is None or broker_set.broker_name == name
-            for broker_id, member in broker_set.members.items()
-        }
-        page = requested_page(sorted(members), request, tuple[str, str, int])
-        items = [self._listed_broker(members[key], key[2]) for key in page.keys]
+        brokers = self._tables.brokers
+        if (name := request.query.get("brokerName")) is None:
+            total = len(self._tables.live)
+            page = requested_part(partial(_members_after, brokers), total, request, tuple[str, str, int])
+        else:
+            page = requested_page(sorted(_members_of(brokers.get(name))), request, tuple[str, str, int])
+        sets = {name: broker_set for _, name, _ in page.keys if (broker_set := brokers.get(name))}
+        items = [self._listed_broker(sets[name], broker_id) for _, name, broker_id in page.keys]
         return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
@@ -137,16 +140,16 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             shapes.ListedTopic(
                 topic=topic,
                 kind=kind_of(topic, owners).value,
-                broker_sets=len(self._tables.topics.queues_of(topic) or ()),
+                broker_sets=len(self._tables.topics.holders_of(topic)),
             )
             for topic in page.keys
         ]
         return shapes.TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def route(self, request: ViewRequest) -> TopicRouteData:
+    def route(self, request: ViewRequest) -> bytes:
         """Return the route that clients without a zone and without role addresses get."""
         topic = request.path["topic"]
-        route = self._route_of(topic)
+        route = plain_route_text(self._sources.state, self._sources.settings, topic)
         if route is None:
             may_be_away = "; sets that are away may have it, see /v1/broker-sets/away"
             raise NotFound(
@@ -204,13 +207,14 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         items = [shapes.ListedKvNamespace(namespace=name, entries=len(table[name])) for name in page.keys]
         return shapes.KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def kv_entries(self, request: ViewRequest) -> shapes.KvListing:
+    async def kv_entries(self, request: ViewRequest) -> shapes.KvListing:
         """Return a page of the entries of a KV namespace."""
         namespace = request.path["namespace"]
         entries = self._sources.settings.kv.namespace(namespace)
         if entries is None:
             raise NotFound(f"There is no KV namespace {namespace}.")
-        keys = sorted(entries)
+        entries = dict(entries)
+        keys = await sorted_in_turns(entries)
         page = requested_page(keys, request, str)
         sizes = accumulate(len(key) + len(entries[key]) for key in page.keys)
         fitting = sum(size <= KV_PAGE_CHARS_MAX for size in sizes)
@@ -280,6 +284,27 @@ class TopicNames:
                 self._names = await sorted_in_turns(self._topics.topics())
                 self._version = version
             return self._names
+
+
+def _members_of(broker_set: RegisteredSet | None) -> list[tuple[str, str, int]]:
+    """Return the members of a set, each by its cluster, the name of the set and its id."""
+    members = broker_set.members.items() if broker_set else ()
+    return [(member.cluster, broker_set.broker_name, broker_id) for broker_id, member in members]  # type: ignore[union-attr]
+
+
+def _members_after(brokers: BrokerTable, after: tuple[str, str, int] | None, count: int) -> list[tuple[str, str, int]]:
+    """Return the next `count` members, in order, without sorting more names than these have."""
+    found: list[tuple[str, str, int]] = []
+    listed = brokers.clusters()
+    # Of the first cluster and the first name all may stand before.
+    for cluster in nsmallest(count + 1, (name for name in listed if after is None or name >= after[0])):
+        least = after[1] if after is not None and cluster == after[0] else ""
+        for name in nsmallest(count + 1, [name for name in listed[cluster] if name >= least]):
+            members = sorted(each for each in _members_of(brokers.get(name)) if each[0] == cluster)
+            found += [each for each in members if after is None or each > after]
+            if len(found) >= count:
+                return found[:count]
+    return found
 
 
 def _listed_cluster(name: str, numbers: ClusterSummary, away: int) -> shapes.ListedCluster:

@@ -6,14 +6,14 @@ some of them at a time, so that requests of peers are answered in between.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import Final, Protocol
 
 from namesrv.core.route_changes.change_log import Change, ChangeLog, ChangeReader
 from namesrv.core.route_changes.watch_counts import WatchCounts, WatchKind
 from namesrv.core.route_changes.watch_cursor import GapReason, PresentState, WatchCursor, WatchGap
 from remoting.clock import Clock
-from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, event_text
+from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, StreamPlaces, event_text
 from serving.http.views import HttpRefused, Unavailable
 
 #: Bytes that are written at a time; one event may have more.
@@ -33,7 +33,7 @@ class WatcherObserver(Protocol):
     """Logs what operators should know of watchers."""
 
     def watcher_refused(self, kind: WatchKind, client: str, watchers_max: int) -> None:
-        """Report a watcher beyond the limit."""
+        """Report a watcher beyond the limit, of a host that has as many as any other."""
 
     def watcher_stalled(self, kind: WatchKind, client: str, keys: tuple[str, ...]) -> None:
         """Report a watcher whose connection was closed because it read nothing."""
@@ -56,14 +56,6 @@ class WatchedThings(Protocol):
         """Return the event of a gap."""
 
 
-class WatcherPlaces:
-    """How many watchers there may be, of all kinds together."""
-
-    def __init__(self, watchers_max: int) -> None:
-        self.watchers_max = watchers_max
-        self.taken = 0
-
-
 class WatchStreams:
     """The open watchers of one log."""
 
@@ -72,7 +64,7 @@ class WatchStreams:
         boot_id: str,
         log: ChangeLog,
         things: WatchedThings,
-        places: WatcherPlaces,
+        places: StreamPlaces,
         clock: Clock,
         observer: WatcherObserver,
     ) -> None:
@@ -92,7 +84,7 @@ class WatchStreams:
         """Return the id of the change with a number."""
         return f"{self._boot_id}-{number}"
 
-    def open(self, keys: tuple[str, ...], after: str, client: str, digest: Callable[[str], bytes]) -> "WatchStream":
+    def open(self, keys: tuple[str, ...], after: str, client: str) -> "WatchStream":
         """Return the stream of a new watcher, which goes on after an id unless that is blank.
 
         Raises Unavailable beyond the limit and while the server stops, HttpRefused for what can be no id.
@@ -100,18 +92,17 @@ class WatchStreams:
         number = _number_of(after) if after else None
         if self._is_closing:
             raise Unavailable("This NameServer is stopping; watch another one.")
-        if self._places.taken >= self._places.watchers_max:
-            self.counts.refused += 1
-            self._observer.watcher_refused(self.kind, client, self._places.watchers_max)
-            raise Unavailable(
-                f"There are {self._places.taken} watchers, as many as routeWatchersMax allows.", FULL_RETRY_S
-            )
         cursor = WatchCursor(keys, 0)
+        stream = WatchStream(self, cursor, client)
+        if not self._places.take(stream, client):
+            self.counts.refused += 1
+            places_max = self._places.places_max
+            self._observer.watcher_refused(self.kind, client, places_max)
+            raise Unavailable(f"There are {places_max} watchers, as many as routeWatchersMax allows.", FULL_RETRY_S)
         for key in keys:
-            self.log.watch(key, cursor, lambda key=key: digest(key))  # type: ignore[misc]
+            self.log.watch(key, cursor)
         self._place(cursor, number, after)
-        stream = self._open[cursor] = WatchStream(self, cursor, client)
-        self._places.taken += 1
+        self._open[cursor] = stream
         self.counts.watchers += 1
         return stream
 
@@ -128,7 +119,7 @@ class WatchStreams:
         """Give the place of a watcher back."""
         if self._open.pop(stream.cursor, None) is None:
             return
-        self._places.taken -= 1
+        self._places.leave(stream)
         self.counts.watchers -= 1
         now_ms = self._clock.now_ms()
         for key in stream.cursor.keys:

@@ -6,9 +6,10 @@ from typing import Final
 from namesrv.core.route_state import RouteState
 from namesrv.http.cluster_watch import ClusterWatch
 from namesrv.http.route_watch import RouteWatch
-from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStreams
+from namesrv.http.watch_streams import WatcherObserver, WatchStreams
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
+from serving.http.server_sent_events import StreamPlaces
 
 _BOOT_ID_BYTES: Final = 8
 
@@ -22,7 +23,7 @@ class Watches:
         """Follow the routes of `state` from now on; `cluster.record` has to be given the events."""
         # Another one after each start: what happened in between is not known.
         boot_id = token_hex(_BOOT_ID_BYTES)
-        places = WatcherPlaces(watchers_max)
+        places = StreamPlaces(watchers_max)
         self.routes = RouteWatch(boot_id, state, settings, places, clock, observer)
         self.cluster = ClusterWatch(boot_id, state.tables, settings.config, places, clock, observer)
         state.route_cache.observe(self.routes)

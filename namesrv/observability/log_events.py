@@ -239,7 +239,7 @@ WATCHER_REFUSED: Final = LogEvent(
     level=Level.WARNING,
     keys=("watch", "peer", "watchers_max"),
     meaning="A client that wants to watch `routes` or the `cluster` was answered 503: there are as many as "
-    "routeWatchersMax allows.",
+    "routeWatchersMax allows, and no host has more than the client's.",
     advice="Find who holds so many open, or raise routeWatchersMax; a watcher takes some 30 KiB.",
 )
 WATCHER_STALLED: Final = LogEvent(

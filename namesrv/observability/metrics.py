@@ -35,6 +35,8 @@ from serving.metrics.label_values import release_of
 
 #: Brokers read at a time.
 _BROKERS_AT_ONCE: Final = 100
+#: Samples admitted at a time.
+_SAMPLES_AT_ONCE: Final = 1000
 
 
 class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
@@ -143,9 +145,9 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         }
         yield catalogue.ROLE_ADDRESS_PROBLEMS, by_label(problems.items())
 
-    def _clusters(self) -> Iterator[tuple[MetricFamily, Values]]:
+    def _clusters(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         state = self._sources.state
-        clusters = cluster_summary.clusters(state)
+        clusters = yield from cluster_summary.clusters(state)
         samples: dict[MetricFamily, list[tuple[Labels, float]]] = {family: [] for family in self._cluster_guards}
         away = state.away_sets.counts()
         samples[catalogue.AWAY_BROKER_SETS] += [((name,), away[name]) for name in clusters.keys() | away]
@@ -154,7 +156,9 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             if (broker_set := state.tables.brokers.get(name)) is not None:
                 lost[broker_set.cluster] += len(losses.topics)
         samples[catalogue.LOST_TOPICS] += [((name,), count) for name, count in lost.items()]
-        for name, numbers in clusters.items():
+        for number, (name, numbers) in enumerate(clusters.items()):
+            if number % _BROKERS_AT_ONCE == 0:
+                yield None
             samples[catalogue.ACTIVE_BROKERS] += [((name, each.value), n) for each, n in numbers.brokers.items()]
             samples[catalogue.BROKER_SETS] += [((name, each.value), n) for each, n in numbers.sets.items()]
             samples[catalogue.TOPICS] += [((name, each.value), n) for each, n in numbers.topics.items()]
@@ -164,7 +168,9 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             ]
         for family, guard in self._cluster_guards.items():
             admitted = Admitted(guard, add)
-            for labels, value in samples[family]:
+            for number, (labels, value) in enumerate(samples[family]):
+                if number % _SAMPLES_AT_ONCE == 0:
+                    yield None
                 admitted.add(labels, value)
             yield family, admitted.values
 

@@ -115,6 +115,7 @@ class RouteRequestHandler:
             route = self._state.role_addresses.for_audience(route, audience)
             prepared = PreparedResponse(encode(route, dialect), self._counters.found)
             cache.keep(topic, form, prepared)
+            cache.misses += 1
         return prepared
 
     def _begin_watch(

@@ -30,12 +30,17 @@ _SHARE_OF_NEWCOMERS: Final = 8
 _SHARE_OF_OTHERS: Final = 4
 
 
-class LimitedConnection(Protocol):
-    """A connection that counts towards the limit."""
+class RankedConnection(Protocol):
+    """A connection that has a place in the order in which those of a host are evicted."""
 
     id: int
     #: When the peer last sent or read something.
     last_activity_ms: int
+
+
+class LimitedConnection(RankedConnection, Protocol):
+    """A connection that counts towards the limit."""
+
     #: The network of the other end itself, as `network_of`: nobody can pretend that.
     network: str
     #: The "host:port" that a proxy there claims to forward for; the peer's own without a proxy.
@@ -51,6 +56,7 @@ class LimitedConnection(Protocol):
 
 
 Each = TypeVar("Each", bound=LimitedConnection)
+Ranked = TypeVar("Ranked", bound=RankedConnection)
 
 
 def network_of(host: str) -> str:
@@ -126,8 +132,8 @@ def closing_order(others: Collection[Each], newcomers_max: int, now_ms: int) -> 
 
 
 def from_largest_hosts(
-    connections: Collection[Each], count: int, hosts_of: Sequence[Callable[[Each], str]]
-) -> list[Each]:
+    connections: Collection[Ranked], count: int, hosts_of: Sequence[Callable[[Ranked], str]]
+) -> list[Ranked]:
     """Return `count` connections, each from the host with the most connections that are left.
 
     Within a host the next of `hosts_of` groups them in the same way; in the end the longest idle goes, and of equal
@@ -135,7 +141,7 @@ def from_largest_hosts(
     """
     if not hosts_of:
         return nsmallest(count, connections, key=lambda each: (each.last_activity_ms, -each.id))
-    by_host: dict[str, list[Each]] = defaultdict(list)
+    by_host: dict[str, list[Ranked]] = defaultdict(list)
     for each in connections:
         by_host[hosts_of[0](each)].append(each)
     sizes = [(-len(its), host) for host, its in by_host.items()]

@@ -1,110 +1,229 @@
-"""The connections of the HTTP side: health probes find a place among them, whatever others hold."""
+"""The connections of the HTTP side: health probes find a place among them, whatever others hold.
+
+Where all places are taken, the host with most connections loses one: of its idle ones or of those that are at work,
+whichever are more, the one that has done nothing for longest. So a newcomer is safe for a moment, even if others of its
+host connect without end.
+
+Answers that clients do not read have a limit in time and, all together, in bytes.
+"""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Any, Final, cast
 
 from aiohttp import web
 
+from remoting.protocol.addresses import host_and_port
+from remoting.server.connection_limit import from_largest_hosts, network_of
+
 #: Connections at one time, unless a server says otherwise; each costs a descriptor that brokers and clients need too.
 CONNECTIONS_MAX: Final = 256
+#: Such a part of them is chosen to be closed with one walk over all.
+_SHARE_CHOSEN: Final = 8
 
 #: Seconds in which a connection has to have sent its first request.
 FIRST_REQUEST_S: Final = 5
+#: Seconds for which a client may read nothing of what was sent to it; then its connection is closed.
+STALL_S: Final = 60.0
+#: Answers that were not read of all connections together, in bytes, unless a server says otherwise.
+UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 
 Handler = web.RequestHandler
 
 
 class HttpConnections:
-    """The open connections; where all places are taken, one is closed for a new one.
+    """The open connections of one port."""
 
-    That is the one that has done nothing for longest: it waits for a request, or for its peer to read. Only where each
-    is at work on a request, the one that began first is closed.
-    """
+    def __init__(
+        self,
+        make: Callable[[], Handler],
+        connections_max: int = 0,
+        unread_bytes_max: int = 0,
+        rejected: Callable[[str, str], None] = lambda _peer, _problem: None,
+    ) -> None:
+        """Take what makes the handler of a connection, the limits, 0 for the usual ones, and what logs a slow reader.
 
-    def __init__(self, make: Callable[[], Handler], connections_max: int = 0) -> None:
-        """Take what makes the handler of a connection, and how many there may be; 0 for CONNECTIONS_MAX."""
+        That gets the address of the client and a sentence.
+        """
         self._make = make
         self._connections_max = connections_max or CONNECTIONS_MAX
-        #: The one whose last activity is longest ago stands first; True while a request of it is worked on.
-        self._open: dict[Handler, bool] = {}
-        #: Those that have sent a request.
-        self._used: set[Handler] = set()
-        #: What waits for something to happen, for a peer that may be gone before it does.
-        self._waiting: dict[Handler, asyncio.Task[Any]] = {}
+        self._unread_bytes_max = unread_bytes_max or UNREAD_BYTES_MAX
+        self._rejected = rejected
+        #: Downwards: of those that did something in the same moment the oldest is to go.
+        self._numbers = count(0, -1)
+        self._open: dict[Handler, _HttpConnection] = {}
+        #: Those to close for a new one, the next one last, each with its last activity as it was chosen.
+        self._chosen: list[tuple[_HttpConnection, int]] = []
+        #: Those with answers that wait to be read, with the timers that end them.
+        self._unread: dict[_HttpConnection, asyncio.TimerHandle] = {}
 
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of a connection that is being accepted."""
-        return _HttpConnection(self._make(), self)
+        return _HttpConnection(self._make(), self, next(self._numbers))
 
-    def opened(self, handler: Handler) -> None:
+    def opened(self, connection: "_HttpConnection") -> None:
         """Give a new connection a place, and a moment for its first request."""
         if len(self._open) >= self._connections_max:
-            longest = next(iter(self._open))
-            _close(next((each for each, works in self._open.items() if not works), longest), self)
-        self._open[handler] = False
-        asyncio.get_running_loop().call_later(FIRST_REQUEST_S, self._close_unused, handler)
+            self._next_to_close().abort()
+        self._open[connection.handler] = connection
+        asyncio.get_running_loop().call_later(FIRST_REQUEST_S, connection.close_unused)
 
     def begins(self, handler: Handler) -> None:
         """Mark a connection as working on a request."""
-        if handler in self._open:
-            self._used.add(handler)
-            self._open[handler] = True
+        if (connection := self._open.get(handler)) is not None:
+            connection.is_used = connection.is_working = True
+            connection.touch()
 
     def ends(self, handler: Handler) -> None:
         """Mark it as idle."""
-        if self._open.pop(handler, None) is not None:
-            self._open[handler] = False
+        if (connection := self._open.get(handler)) is not None:
+            connection.is_working = False
+            connection.touch()
 
     @contextmanager
     def waiting(self, handler: Handler, task: asyncio.Task[Any]) -> Iterator[None]:
         """Cancel the task that answers a request if its connection closes meanwhile: nobody would read the answer."""
-        if handler in self._open:
-            self._waiting[handler] = task
+        connection = self._open.get(handler)
+        if connection is None:
+            yield
+            return
+        connection.task = task
         try:
             yield
         finally:
-            self._waiting.pop(handler, None)
+            connection.task = None
 
-    def closed(self, handler: Handler) -> None:
+    def closed(self, connection: "_HttpConnection") -> None:
         """Remove a connection."""
-        self._open.pop(handler, None)
-        self._used.discard(handler)
-        if (task := self._waiting.pop(handler, None)) is not None:
-            task.cancel()
+        self._open.pop(connection.handler, None)
+        self.is_read(connection)
+        if connection.task is not None:
+            connection.task.cancel()
+            connection.task = None
 
-    def _close_unused(self, handler: Handler) -> None:
-        if handler in self._open and handler not in self._used:
-            _close(handler, self)
+    def is_unread(self, connection: "_HttpConnection") -> None:
+        """Note that the client leaves much unread; it has STALL_S to read some of it."""
+        loop = asyncio.get_running_loop()
+        self._unread[connection] = loop.call_later(STALL_S, self._check_stall, connection, connection.unread_bytes)
+        # The transport is in the middle of a write.
+        loop.call_soon(self._check_unread)
+
+    def is_read(self, connection: "_HttpConnection") -> None:
+        """Note that the client has read enough, or is gone."""
+        if (timer := self._unread.pop(connection, None)) is not None:
+            timer.cancel()
+
+    def _next_to_close(self) -> "_HttpConnection":
+        while True:
+            while self._chosen:
+                connection, last_activity_ms = self._chosen.pop()
+                if connection.handler in self._open and connection.last_activity_ms == last_activity_ms:
+                    return connection
+            number = max(1, self._connections_max // _SHARE_CHOSEN)
+            losers = from_largest_hosts(self._open.values(), number, (_network, _what_it_does))
+            self._chosen = [(each, each.last_activity_ms) for each in reversed(losers)]
+
+    def _check_stall(self, connection: "_HttpConnection", bytes_before: int) -> None:
+        del self._unread[connection]
+        if connection.unread_bytes < bytes_before:
+            self.is_unread(connection)
+            return
+        self._rejected(connection.peer, f"an answer was not read for {STALL_S:.0f} s")
+        connection.abort()
+
+    def _check_unread(self) -> None:
+        """Close connections until what all leave unread is within its limit: the largest of the host with most."""
+        sizes = {connection: connection.unread_bytes for connection in self._unread}
+        total = sum(sizes.values())
+        while total > self._unread_bytes_max and len(sizes) > 1:
+            hosts: Counter[str] = Counter()
+            for connection, size in sizes.items():
+                hosts[connection.network] += size
+            ((host, _),) = hosts.most_common(1)
+            largest = max((each for each in sizes if each.network == host), key=sizes.__getitem__)
+            size = sizes.pop(largest)
+            self._rejected(
+                largest.peer,
+                f"answers that clients have not read have {total} bytes, over the limit of {self._unread_bytes_max}; "
+                f"{size} of them are of this one",
+            )
+            total -= size
+            largest.abort()
 
 
 class _HttpConnection(asyncio.Protocol):
     """Hands all that happens on one connection to its handler."""
 
-    def __init__(self, handler: Handler, connections: HttpConnections) -> None:
-        self._handler = handler
+    def __init__(self, handler: Handler, connections: HttpConnections, number: int) -> None:
+        self.handler = handler
         self._connections = connections
+        self.id = number
+        self.peer = self.network = ""
+        #: When it was opened, or a request of it began or ended.
+        self.last_activity_ms = 0
+        self.is_working = False
+        #: Whether it has sent a request.
+        self.is_used = False
+        #: What waits for something to happen, for a client that may be gone before it does.
+        self.task: asyncio.Task[Any] | None = None
+
+    @property
+    def unread_bytes(self) -> int:
+        """What was written and is not on its way to the client."""
+        transport = self.handler.transport
+        return 0 if transport is None else transport.get_write_buffer_size()
+
+    def touch(self) -> None:
+        """Note that something happens."""
+        self.last_activity_ms = int(asyncio.get_running_loop().time() * 1000)
+
+    def abort(self) -> None:
+        """Close it at once: an orderly close would wait for a client that does not read."""
+        self._connections.closed(self)
+        if self.handler.transport is not None:
+            self.handler.transport.abort()
+
+    def close_unused(self) -> None:
+        """Close it if it has sent no request yet."""
+        if not self.is_used:
+            self.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._handler.connection_made(cast("asyncio.Transport", transport))
-        self._connections.opened(self._handler)
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self.peer, self.network = host_and_port(*peer[:2]), network_of(peer[0])
+        self.touch()
+        self.handler.connection_made(cast("asyncio.Transport", transport))
+        self._connections.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.closed(self._handler)
-        self._handler.connection_lost(exc)
+        self._connections.closed(self)
+        self.handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._handler.data_received(data)
+        self.handler.data_received(data)
 
     def eof_received(self) -> None:
-        self._handler.eof_received()
+        self.handler.eof_received()
 
     def pause_writing(self) -> None:
-        self._handler.pause_writing()
+        self.handler.pause_writing()
+        self._connections.is_unread(self)
 
     def resume_writing(self) -> None:
-        self._handler.resume_writing()
+        self.handler.resume_writing()
+        self._connections.is_read(self)
+
+
+def _network(connection: _HttpConnection) -> str:
+    return connection.network
+
+
+def _what_it_does(connection: _HttpConnection) -> str:
+    return "works" if connection.is_working else "idle"
 
 
 #: The connections of each port at which the application is served.
@@ -120,10 +239,3 @@ def cancelled_with_client(request: web.Request) -> Iterator[None]:
         for connections in request.app[CONNECTIONS]:
             stack.enter_context(connections.waiting(request.protocol, task))
         yield
-
-
-def _close(handler: Handler, connections: HttpConnections) -> None:
-    connections.closed(handler)
-    if handler.transport is not None:
-        # An orderly close would wait for a peer that does not read.
-        handler.transport.abort()

@@ -10,12 +10,9 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from serving.http.connections import cancelled_with_client
+from serving.http.connections import STALL_S, cancelled_with_client
 from serving.http.endpoints import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import EventStream
-
-#: Seconds for which a client may read nothing of what was sent to it; then its connection is closed.
-STALL_S: Final = 60.0
 
 #: Proxies pass events on at once: nginx would collect some kilobytes first.
 _HEADERS: Final = {hdrs.CONTENT_TYPE: EVENT_STREAM_TYPE, "X-Accel-Buffering": "no"}
@@ -65,6 +62,8 @@ async def _send(stream: EventStream, request: web.Request, response: web.StreamR
         async for chunk in chunks:
             async with asyncio.timeout(STALL_S):
                 await response.write(chunk)
+            # While its socket takes everything, others would have no turn.
+            await asyncio.sleep(0)
 
 
 class _TransportWriter:

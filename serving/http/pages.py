@@ -7,7 +7,7 @@ import asyncio
 import heapq
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
@@ -52,6 +52,16 @@ def page_of(keys: Sequence[Key], request: PageRequest, kind: type[Key]) -> ListP
     part = keys[start : start + request.limit]
     more = start + len(part) < len(keys)
     return ListPage(part, len(keys), _cursor(part[-1]) if more else None)
+
+
+def part_of(
+    keys_after: Callable[[Key | None, int], Sequence[Key]], total: int, request: PageRequest, kind: type[Key]
+) -> ListPage[Key]:
+    """Return the part after the cursor of so many keys, of which `keys_after` finds the next few; raises BadCursor."""
+    after = None if request.cursor is None else _key(request.cursor, kind)
+    keys = keys_after(after, request.limit + 1)
+    part = keys[: request.limit]
+    return ListPage(part, total, _cursor(part[-1]) if len(keys) > len(part) else None)
 
 
 def with_prefix(names: Sequence[str], prefix: str) -> Sequence[str]:

@@ -46,6 +46,10 @@ from serving.metrics.server_counters import ServerCounters
 #: Seconds after which a connection without a further request is closed.
 IDLE_S: Final = 60
 
+#: What the kernel takes of answers that a client does not read, in bytes, or twice that: by itself it takes megabytes,
+#: which no limit of ours would see.
+SEND_BYTES: Final = 128 * 1024
+
 #: Seconds that requests under way have at the stop, and that unread bodies of requests are read for.
 STOP_S: Final = 0.5
 
@@ -118,8 +122,13 @@ def make_app(
     return app
 
 
-async def start_http(app: web.Application, port: socket.socket, connections_max: int = 0) -> HttpServer:
-    """Serve the connections of a port that is open already, so many at a time; 0 for the usual limit."""
+async def start_http(
+    app: web.Application, port: socket.socket, connections_max: int = 0, unread_bytes_max: int = 0
+) -> HttpServer:
+    """Serve the connections of a port that is open already: so many, with so many bytes of answers that nobody read.
+
+    0 for the usual limits.
+    """
     runner = web.AppRunner(
         app,
         handle_signals=False,
@@ -135,7 +144,13 @@ async def start_http(app: web.Application, port: socket.socket, connections_max:
     server = runner.server
     assert server is not None, "setup made it"
 
-    connections = HttpConnections(server, connections_max)
+    # Accepted sockets take it over.
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+
+    def rejected(peer: str, problem: str) -> None:
+        app[_LOGS].write(HTTP_REQUEST_REJECTED, peer=peer, error=problem)
+
+    connections = HttpConnections(server, connections_max, unread_bytes_max, rejected)
     app[CONNECTIONS].append(connections)
     return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
 
@@ -145,6 +160,9 @@ def _server_logger(logs: Logs) -> logging.Logger:
 
     def is_ours(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ConnectionError):
+            # The client left before it was told to go on (100-continue).
+            return False
         if not isinstance(error, HttpProcessingError):
             return True
         # The lines after the first repeat what the peer sent.

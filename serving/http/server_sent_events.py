@@ -1,7 +1,11 @@
 """Server-sent events as values, as browsers and programs read them (WHATWG HTML, 9.2); imports no web server."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator
+from operator import itemgetter
 from typing import Final, Protocol
+
+from remoting.server.connection_limit import network_of
 
 #: Seconds without an event after which a comment is sent: proxies close connections that are silent for long.
 HEARTBEAT_S: Final = 15.0
@@ -30,6 +34,40 @@ class EventStream(Protocol):
 
     def close(self, *, is_stalled: bool) -> None:
         """Handle the end of the stream, whatever it was; `is_stalled` if the client read nothing for STALL_S."""
+
+
+class EndedStream(Protocol):
+    """A stream that can be ended for another one."""
+
+    def end(self) -> None:
+        """End in order, soon."""
+
+
+class StreamPlaces:
+    """How many streams may be open; once all places are taken, the host with most of them gives one up for another."""
+
+    def __init__(self, places_max: int) -> None:
+        self.places_max = places_max
+        #: The networks of their clients; the youngest last.
+        self._open: dict[EndedStream, str] = {}
+
+    def take(self, stream: EndedStream, client: str) -> bool:
+        """Give a stream a place, that of another where there is none; False if no host has more than this client's."""
+        network = network_of(client)
+        if len(self._open) >= self.places_max:
+            hosts = Counter(self._open.values())
+            host, most = max(hosts.items(), key=itemgetter(1), default=("", 0))
+            if hosts[network] + 1 >= most:
+                return False
+            youngest = next(each for each in reversed(self._open) if self._open[each] == host)
+            del self._open[youngest]
+            youngest.end()
+        self._open[stream] = network
+        return True
+
+    def leave(self, stream: EndedStream) -> None:
+        """Give the place back, if the stream still has it."""
+        self._open.pop(stream, None)
 
 
 def event_text(name: str, data: bytes, event_id: str | None = None, retry_ms: int | None = None) -> bytes:

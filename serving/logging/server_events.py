@@ -251,7 +251,8 @@ HTTP_REQUEST_REJECTED: Final = LogEvent(
     name="http_request_rejected",
     level=Level.WARNING,
     keys=("peer", "error"),
-    meaning="A peer sent bytes that are no HTTP to the HTTP port; it was answered 400 and disconnected.",
+    meaning="A peer sent bytes that are no HTTP to the HTTP port and was answered 400, or read no answers; it "
+    "was disconnected.",
     advice="Find out what connects there.",
 )
 HTTP_REQUEST_FAILED: Final = LogEvent(

@@ -48,7 +48,13 @@ from serving.process.recording import Measure, recording_of
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
-from serving.process.system_limits import raised_file_limit, room_for_connections, usable_memory_bytes, with_shares
+from serving.process.system_limits import (
+    raised_file_limit,
+    room_for_connections,
+    unread_http_bytes_max,
+    usable_memory_bytes,
+    with_shares,
+)
 
 if TYPE_CHECKING:
     from serving.http.endpoints import Endpoint
@@ -266,7 +272,7 @@ class ServerProcess(Generic[Config]):
                     logs=self._logs,
                 ),
             )
-        return partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max)
+        return partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max, unread_http_bytes_max())
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""

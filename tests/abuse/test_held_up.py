@@ -39,12 +39,12 @@ LIST_BYTES_MAX = 16 * 1024 * 1024
 class Watched:
     """A server with a witness on its loop."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, http_port=0):
         self.port, self._witness = free_port(), free_port()
         own = {
             "listenPort": self.port,
             "bindAddress": "127.0.0.1",
-            "httpPort": 0,
+            "httpPort": http_port,
             "kvConfigPath": folder / "kvConfig.json",
             "controllerStorePath": folder / "store",
         }

@@ -8,7 +8,6 @@ from yarl import URL
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
-from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.http.endpoints import ENDPOINTS
 from namesrv.http.views import NameServerViews, NameServerViewSources
@@ -44,7 +43,7 @@ class Site:
         self.admin_token = AdminToken(ADMIN_TOKEN)
         self.background = logged_tasks(self.logs)
         self.background.failures["a_task"] = 0
-        self.route_counts = RouteCounts()
+        self.route_counts = self.state.route_cache.counts
         self.statistics = ServerStatistics()
         self.watches = Watches(self.state, self.settings, self.config.route_watchers_max, self.clock, self.event_log)
         self.metrics = NameServerMetrics(

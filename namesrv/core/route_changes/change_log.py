@@ -42,13 +42,13 @@ class FollowedKey:
 
     __slots__ = ("changed_unix_ms", "changes", "complete_since", "cursors", "digest", "unwatched_ms")
 
-    def __init__(self, complete_since: int, digest: bytes) -> None:
+    def __init__(self, complete_since: int) -> None:
         #: Those that are kept, oldest first.
         self.changes: deque[Change] = deque()
         #: All changes with a greater number are kept.
         self.complete_since = complete_since
-        #: Of its present state; the owner of the log compares with it.
-        self.digest = digest
+        #: Of its present state, for the owner of the log; blank until somebody reads the state or it changes.
+        self.digest = b""
         #: When its present state came; None if that was before it was followed.
         self.changed_unix_ms: int | None = None
         #: Who watches it.
@@ -78,13 +78,13 @@ class ChangeLog:
         """The keys that are followed."""
         return self._followed.keys()
 
-    def watch(self, key: str, cursor: ChangeReader, digest: Callable[[], bytes]) -> None:
-        """Follow a key for a watcher; `digest` returns that of its present state, if it was not followed before."""
+    def watch(self, key: str, cursor: ChangeReader) -> None:
+        """Follow a key for a watcher."""
         followed = self._followed.get(key)
         if followed is None:
             # A number of its own: whoever has read up to the number before does not know what happened to the key.
             self.number += 1
-            followed = self._followed[key] = FollowedKey(self.number, digest())
+            followed = self._followed[key] = FollowedKey(self.number)
         self._unwatched.pop(key, None)
         followed.cursors[cursor] = None
 

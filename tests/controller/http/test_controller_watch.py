@@ -63,13 +63,13 @@ async def _first_id(controller):
         return (await reader.next()).id
 
 
-async def test_text_that_is_no_id_and_watchers_beyond_the_limit_are_refused(controller, monkeypatch):
-    monkeypatch.setattr(cluster_watch, "WATCHERS_MAX", 1)
+async def test_text_that_is_no_id_and_watchers_beyond_the_limit_are_refused(controller):
     for wrong in ("7", "a-b", "-1", "a-" + "9" * 1000):
         status, body = await controller.get(f"/v1/cluster/watch?after={wrong}")
         assert (status, "must be the id of an event" in body["error"]["message"]) == (400, True)
-    async with watching(controller) as reader:
-        await reader.next()
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(cluster_watch.WATCHERS_MAX):
+            await (await stack.enter_async_context(watching(controller))).next()
         status, body = await controller.get("/v1/cluster/watch")
         assert (status, body["error"]["code"]) == (503, "unavailable")
     async with asyncio.timeout(10):

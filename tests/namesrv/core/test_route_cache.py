@@ -35,13 +35,6 @@ def test_an_answer_is_found_in_the_form_it_was_made_in(answers):
     assert body_of(answers, "OtherTopic", "java") is None
 
 
-def test_answers_that_had_to_be_made_are_counted(answers):
-    answers.keep(TOPIC, "java", ready(b""))
-    body_of(answers, TOPIC, "java")
-    answers.keep(TOPIC, "standard", ready(b""))
-    assert (answers.misses, answers.invalidated) == (2, 0)
-
-
 # No longer true
 
 

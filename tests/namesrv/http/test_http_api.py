@@ -505,6 +505,33 @@ async def test_connection_without_a_first_request_is_closed_soon(monkeypatch):
             writer.close()
 
 
+async def test_client_that_reads_nothing_of_an_answer_is_closed_and_one_that_reads_slowly_gets_it_all(monkeypatch):
+    monkeypatch.setattr(connections, "STALL_S", 0.3)
+    answer = b"x" * 8_000_000
+    async with Site() as site:
+
+        async def text():
+            return answer
+
+        monkeypatch.setattr(site.metrics, "text", text)
+        stalled, slow = [
+            await asyncio.open_connection("127.0.0.1", site.server.port, limit=16 * 1024) for _ in range(2)
+        ]
+        for _, writer in (stalled, slow):
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        received = 0
+        while data := await slow[0].read(1_000_000):
+            received += len(data)
+            await asyncio.sleep(0.002)
+        assert received > len(answer)
+        async with asyncio.timeout(5):
+            while not any("was not read" in line.get("error", "") for line in site.lines.decoded()):
+                await asyncio.sleep(0.05)
+        assert await is_closed(stalled[0])
+        for _, writer in (stalled, slow):
+            writer.close()
+
+
 async def test_idle_connection_is_closed(monkeypatch):
     monkeypatch.setattr(server, "IDLE_S", 0.1)
     async with Site() as site:

@@ -8,7 +8,7 @@ from namesrv.core.route_changes.watch_cursor import WatchCursor
 def a_log(*keys, changes_max=100, bytes_max=1000):
     log, cursor = ChangeLog(changes_max, bytes_max), WatchCursor(keys, 0)
     for key in keys:
-        log.watch(key, cursor, lambda: b"")
+        log.watch(key, cursor)
     return log, cursor
 
 
@@ -70,7 +70,7 @@ def test_key_is_followed_for_a_while_after_its_last_watcher_left():
 def test_watched_key_is_followed_for_good():
     log, cursor = a_log("a")
     log.unwatch("a", cursor, now_ms=0)
-    log.watch("a", cursor, lambda: b"")
+    log.watch("a", cursor)
     log.end_unwatched(10 * UNWATCHED_MS_MAX)
     assert log.get("a") is not None
 
@@ -88,7 +88,7 @@ def test_key_that_is_followed_anew_is_not_complete_for_who_read_before():
     read_to = log.number
     log.unwatch("a", cursor, now_ms=0)
     log.end_unwatched(UNWATCHED_MS_MAX)
-    log.watch("a", cursor, lambda: b"")
+    log.watch("a", cursor)
     assert log.get("a").complete_since > read_to
     assert kept(log, "a") == []
 
@@ -98,7 +98,7 @@ def test_old_change_of_a_key_that_is_followed_anew_takes_none_of_its_new_ones():
     append(log, "a", b"old")
     log.unwatch("a", cursor, now_ms=0)
     log.end_unwatched(UNWATCHED_MS_MAX)
-    log.watch("a", cursor, lambda: b"")
+    log.watch("a", cursor)
     append(log, "a", b"new")
     append(log, "a", b"newer")
     assert kept(log, "a") == [b"4:new", b"5:newer"]

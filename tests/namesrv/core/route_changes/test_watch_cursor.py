@@ -43,7 +43,7 @@ class Client:
         log = self.server.log
         self.cursor = WatchCursor(self.topics, 0)
         for topic in self.topics:
-            log.watch(topic, self.cursor, lambda: b"")
+            log.watch(topic, self.cursor)
         if self.last_number is None:
             self.cursor.begin(log.number)
         else:
