@@ -49,6 +49,8 @@ _OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 _OOM_SCORE_MAX: Final = "1000"
 #: A NameServer takes a snapshot at least so often: what was known at a time is in rows from so long before on.
 _SNAPSHOT_WITHIN: Final = timedelta(hours=26)
+#: Events whose reasons have what a probe has shown.
+_PROBED: Final = frozenset({"failure_detected", "election_started"})
 _HOUR: Final = timedelta(hours=1)
 _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 
@@ -136,7 +138,7 @@ def _life(history: History, query: PastQuery, first: datetime, last: datetime) -
             broker_id=each.broker_id,
             sentence=each.sentence,
         )
-        for each in timeline(row for row in rows if row.event_time >= first)
+        for each in timeline(_shown(query, row) for row in rows if row.event_time >= first)
     ]
     life = life_of([*rows, *ends], query.broker_id, unix_us(first), unix_us(last))
     newest = nlargest(ITEMS_MAX, life, key=lambda each: each.last_unix_ms)
@@ -149,6 +151,12 @@ def _life(history: History, query: PastQuery, first: datetime, last: datetime) -
         last_unix_ms=unix_us(last) // 1000,
         life=sorted(newest, key=lambda each: (each.ns_id, each.first_unix_ms)),
     )
+
+
+def _shown(query: PastQuery, row: StoredRow) -> StoredRow:
+    """Return a row without what a probe has shown, unless details are wanted: what made the broker suspect remains."""
+    has_details = row.event_type in _PROBED and not query.with_details
+    return msgspec.structs.replace(row, reason=row.cause) if has_details else row
 
 
 def _last_tick(history: History, ns_id: str, first: datetime, last: datetime) -> list[StoredRow]:

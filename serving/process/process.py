@@ -20,7 +20,7 @@ import msgspec
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
-from remoting.protocol.addresses import host_and_port, is_loopback, named_addresses
+from remoting.protocol.addresses import NamedAddress, host_and_port, is_loopback, named_addresses
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.errors import RemotingError
 from remoting.server.limits import ServerLimits, ServerOptions
@@ -329,9 +329,9 @@ class ServerProcess(Generic[Config]):
         self._listener.idle_seconds = config.server_channel_max_idle_time_seconds
         self._logs.set_level(config.log_level)
 
-    def make_client(self) -> RemotingClient:
-        """Return what sends requests of ours; raises StartFailed."""
-        return broker_client(self._config, self._clock, self._logs, self._counters)
+    def make_client(self, peers: Sequence[NamedAddress] = ()) -> RemotingClient:
+        """Return what sends requests of ours, to `peers` alone if there are any; raises StartFailed."""
+        return broker_client(self._config, self._clock, self._logs, self._counters, peers)
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""
