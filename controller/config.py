@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from controller.failure_detection.detector import SILENCE_MS_MIN
 from controller.role_options import RoleOptions, role_conflicts
-from remoting.protocol.addresses import split_address
+from remoting.protocol.addresses import NamedAddress, named_address, split_address
 from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config.etcd_options import (
     STORE,
@@ -34,6 +34,7 @@ from serving.config.options import (
     FilePath,
     Fixed,
     Flag,
+    NamedAddressList,
     OneOf,
     Only,
     Option,
@@ -246,6 +247,17 @@ class ControllerConfig(RoleOptions):
             NAMES_A_FILE,
         ),
     ] = ""
+    #: Read by app/service.py and wire/handlers.py.
+    broker_networks: Annotated[
+        str,
+        Option(
+            "brokerNetworks",
+            NamedAddressList(),
+            "Where brokers may be: IP addresses, networks (10.0.0.0/16) or names of hosts, each with :port or without, "
+            "with a ';' between; blank for anywhere. This controller connects to no others, except namesrvAddr.",
+            Fixed("it decides where this controller connects to"),
+        ),
+    ] = ""
     #: Read by service.py.
     controller_group: Annotated[
         str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", STORE)
@@ -322,6 +334,14 @@ class ControllerConfig(RoleOptions):
     etcd_ca_path: EtcdCaPath = ""
     etcd_cert_path: EtcdCertPath = ""
     etcd_key_path: EtcdKeyPath = ""
+
+
+def permitted_peers(config: ControllerConfig) -> list[NamedAddress]:
+    """Return to whom a controller connects as a client of RocketMQ; empty for anybody."""
+    if not config.broker_networks:
+        return []
+    texts = f"{config.broker_networks};{config.namesrv_addr};{config.role_probe_namesrv_addr}"
+    return [found for each in texts.split(";") if (found := named_address(each)) is not None]
 
 
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:

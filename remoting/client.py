@@ -5,15 +5,16 @@ Answers to `NettyRemotingClient`. The caller decides what a response means.
 
 import asyncio
 import errno
+import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 
 from remoting.clock import Clock
-from remoting.protocol.addresses import host_and_port, split_address
+from remoting.protocol.addresses import NamedAddress, host_and_port, ip_of, split_address
 from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import (
@@ -88,7 +89,7 @@ class Requester(Protocol):
 class RemotingClient:
     """Sends requests to any number of peers; every failure is an InvokeError."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # one for each thing that a configuration decides
         self,
         clock: Clock,
         limits: ClientLimits | None = None,
@@ -96,14 +97,19 @@ class RemotingClient:
         serialize_type: SerializeType = SerializeType.JSON,
         signer: Signer | None = None,
         observer: SigningObserver | None = None,
+        peers: Sequence[NamedAddress] = (),
     ) -> None:
-        """Prepare; connections are plain without `tls`, and the `signer` decides which requests are signed."""
+        """Prepare; connections are plain without `tls`, and the `signer` decides which requests are signed.
+
+        It connects to none but `peers`, if there are any.
+        """
         self._clock = clock
         self._limits = limits or ClientLimits()
         self._tls = tls
         self._serialize_type = serialize_type
         self._signer = signer
         self._observer = observer or SigningObserver()
+        self._peers = peers
         self._numbers = count()
         #: By address, the least recently used first.
         self._addresses: dict[str, _PeerAddress] = {}
@@ -232,19 +238,35 @@ class RemotingClient:
     async def _connect(self, address: str) -> "ClientConnection":
         if (parts := split_address(address)) is None:
             raise InvokeError(address, "not an address of the form host:port")
+        host, port = parts
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(
                 lambda: ClientConnection(address, self._limits, self._serialize_type, self._observer),
-                *parts,
+                await self._permitted(address, host, port) if self._peers else host,
+                port,
                 ssl=self._tls,
+                server_hostname=host if self._tls else None,
             )
         except (OSError, ValueError) as error:
             raise _no_connection(address, error, has_tls=self._tls is not None) from None
         if self._closed:
             protocol.transport.abort()
             raise InvokeError(address, "the client is closed")
-        protocol.is_signed = self._signer is not None and self._signer.signs_for(parts[0], protocol.remote_address)
+        protocol.is_signed = self._signer is not None and self._signer.signs_for(host, protocol.remote_address)
         return protocol
+
+    async def _permitted(self, address: str, host: str, port: int) -> str:
+        """Return the host to connect to: a name that only its number permits is that number, and resolved once.
+
+        Raises InvokeError if nothing permits it, and OSError.
+        """
+        if any(each.matches(host, ip_of(host), port) for each in self._peers):
+            return host
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for number in (str(each[4][0]) for each in found):
+            if any(each.matches("", ip_of(number), port) for each in self._peers):
+                return number
+        raise InvokeError(address, "it is outside of the networks that this server may connect to")
 
     def _retire(self, address: str, connection: "ClientConnection") -> None:
         entry = self._addresses.get(address)

@@ -42,13 +42,20 @@ from timemachine.rows import History, StoredRow
 ITEMS_MAX: Final = 1000
 #: The server that waits for the answer goes first.
 _NICENESS: Final = 5
-#: What a process may take: two of them and a server fit into the 1 GiB that the chart grants.
+#: What a process may take, or a third of its container: two of them run at a time, beside the server.
 MEMORY_BYTES_MAX: Final = 384 * 1024 * 1024
-#: The kernel kills this process before the server, if memory runs out all the same.
+_MEMORY_SHARE: Final = 3
+#: Python and all that is imported need so much.
+_MEMORY_BYTES_MIN: Final = 96 * 1024 * 1024
+#: The limit of the container, of control groups 2 and 1.
+GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+#: If memory runs out all the same, the kernel ends this process first; in a container it may end the server with it.
 _OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 _OOM_SCORE_MAX: Final = "1000"
 #: A NameServer takes a snapshot at least so often: what was known at a time is in rows from so long before on.
 _SNAPSHOT_WITHIN: Final = timedelta(hours=26)
+#: Events whose reasons have what a probe has shown.
+_PROBED: Final = frozenset({"failure_detected", "election_started"})
 _HOUR: Final = timedelta(hours=1)
 _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 
@@ -56,10 +63,11 @@ _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 def main() -> int:
     """Answer the query on standard input."""
     os.nice(_NICENESS)
-    _limit_memory()
+    memory_bytes = memory_bytes_max(GROUP_LIMITS)
+    _limit_memory(memory_bytes)
     query = msgspec.json.decode(sys.stdin.buffer.read(), type=PastQuery)
     # Outside of `except`, where all that was read is still held.
-    problem = f"Reading this takes more than {MEMORY_BYTES_MAX // 1024**2} MiB of memory: request a shorter time."
+    problem = f"Reading this takes more than {memory_bytes // 1024**2} MiB of memory: request a shorter time."
     answer: PastAnswer | None = None
     try:
         answer = answer_to(query)
@@ -73,10 +81,19 @@ def main() -> int:
     return 0
 
 
-def _limit_memory() -> None:
+def memory_bytes_max(group_limits: Iterable[Path]) -> int:
+    """Return how much this process may take."""
+    for path in group_limits:
+        # Without a limit the file says `max`.
+        with suppress(OSError, ValueError):
+            return min(max(int(path.read_text()) // _MEMORY_SHARE, _MEMORY_BYTES_MIN), MEMORY_BYTES_MAX)
+    return MEMORY_BYTES_MAX
+
+
+def _limit_memory(memory_bytes: int) -> None:
     # Where a limit cannot be set, for example below a lower one, the answer counts more.
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     with suppress(OSError):
         _OOM_SCORE.write_text(_OOM_SCORE_MAX)
 
@@ -136,7 +153,7 @@ def _life(history: History, query: PastQuery, first: datetime, last: datetime) -
             broker_id=each.broker_id,
             sentence=each.sentence,
         )
-        for each in timeline(row for row in rows if row.event_time >= first)
+        for each in timeline(_shown(query, row) for row in rows if row.event_time >= first)
     ]
     life = life_of([*rows, *ends], query.broker_id, unix_us(first), unix_us(last))
     newest = nlargest(ITEMS_MAX, life, key=lambda each: each.last_unix_ms)
@@ -149,6 +166,12 @@ def _life(history: History, query: PastQuery, first: datetime, last: datetime) -
         last_unix_ms=unix_us(last) // 1000,
         life=sorted(newest, key=lambda each: (each.ns_id, each.first_unix_ms)),
     )
+
+
+def _shown(query: PastQuery, row: StoredRow) -> StoredRow:
+    """Return a row without what a probe has shown, unless details are wanted: what made the broker suspect remains."""
+    has_details = row.event_type in _PROBED and not query.with_details
+    return msgspec.structs.replace(row, reason=row.cause) if has_details else row
 
 
 def _last_tick(history: History, ns_id: str, first: datetime, last: datetime) -> list[StoredRow]:

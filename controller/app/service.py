@@ -15,7 +15,7 @@ from controller.app.identity import member_of
 from controller.app.role_callbacks import make_role_callbacks
 from controller.callbacks.reported import ReportedChanges
 from controller.callbacks.service import Backlog, RoleCallbacks
-from controller.config import CONTROLLER, ControllerConfig
+from controller.config import CONTROLLER, ControllerConfig, permitted_peers
 from controller.endpoint_slices.service import EndpointSlices, StaleSlices
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import HeartbeatTable
@@ -87,7 +87,8 @@ class Controller:
         self._settings = StoredConfig(CONTROLLER, config, self._event_log, self._process.follow)
         if not config.advertised_address:
             warn_of_loopback(config.bind_address, self._logs)
-        self._client = self._process.make_client()
+        peers = permitted_peers(config)
+        self._client = self._process.make_client(peers)
         self._backend = self._open_store(config)
         self._stop = runtime.signals.stop
         self._size = StoreSize(self._backend)
@@ -104,7 +105,7 @@ class Controller:
         self._elections = StoredElections(self._core.control.elections, self._core.group, self._backend, self._clock)
         self._callbacks = self._make_callbacks(reported) if reported is not None else None
         self._slices = self._make_slices(config) if config.kubernetes_sets_path else None
-        self._probe_client = self._process.make_client() if config.role_probe_topic else None
+        self._probe_client = self._process.make_client(peers) if config.role_probe_topic else None
         self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
         # Queues, and changes that operators plan.
         self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, recorders.resizes))

@@ -106,6 +106,7 @@ ENDPOINTS: Final = (
         shape=ElectionListing,
         parameters=(_PREFIX, _LIMIT),
         refusals=(400,),
+        has_details=True,
     ),
     Endpoint(
         path="/v1/role-callbacks",

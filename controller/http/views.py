@@ -11,6 +11,7 @@ from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
+from controller.failure_detection.suspicion import hide_probes
 from controller.http import shapes
 from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from controller.http.analysis_views import AnalysisAnswers
@@ -147,7 +148,8 @@ class ControllerViews(SwitchoverViews):
         """Return the last elections."""
         await self._elections.refresh()
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
-        return shapes.ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
+        found = [_election(each, request) for each in islice(records, request.page.limit)]
+        return shapes.ElectionListing(elections=found)
 
     async def analyses(self, _: ViewRequest) -> AnalysisListing:
         """Return the newest results of the Spark analyses."""
@@ -237,7 +239,7 @@ def _set_roles(roles: SetRoles, to_unix_ms: int) -> shapes.SetRolesView:
     )
 
 
-def _election(record: ElectionRecord) -> shapes.ElectionView:
+def _election(record: ElectionRecord, request: ViewRequest) -> shapes.ElectionView:
     return shapes.ElectionView(
         number=record.number,
         broker_name=record.broker_name,
@@ -245,7 +247,7 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
         unix_ms=record.unix_ms,
         held_by=record.held_by,
         trigger=record.cause.trigger.value,
-        cause=record.cause.why,
+        cause=record.cause.why if request.sees_details else hide_probes(record.cause.why),
         result=record.reported_result.value,
         reason=record.reason,
         candidates=[
@@ -271,7 +273,8 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
         force=record.force,
         phases=shapes.PhasesView(
             suspect_ms=record.phases.suspect_ms,
-            judge_ms=record.phases.judge_ms,
+            # A port that refuses is judged at once.
+            judge_ms=record.phases.judge_ms if request.sees_details else None,
             fence_ms=record.phases.fence_ms,
             commit_ms=record.phases.commit_ms,
         ),

@@ -5,7 +5,7 @@ from typing import Final
 from controller.callbacks.outcome import CallResult
 from controller.decisions.election import ElectionResult
 from controller.endpoint_slices.service import SyncResult
-from controller.failure_detection.suspicion import ProbeOutcome, SuspicionReason
+from controller.failure_detection.suspicion import PROOFS, ProbeOutcome, SuspicionReason
 from controller.role_probe.service import ProbeResult
 from controller.roles.verdict import RoleVerdict
 from controller.scaling.resize.operation import FINISHED, ResizeKind
@@ -95,7 +95,7 @@ class SetCounters(ServerCounters):
         self.notifications = CounterTable(known=[(result,) for result in NOTIFIED])
         #: By verdict.
         self.role_checks = CounterTable(known=[(each,) for each in (*RoleVerdict, *CHECKS_ELSE)])
-        self.probes = CounterTable(known=[(outcome.value,) for outcome in ProbeOutcome])
+        self.probes = CounterTable(known=[(outcome.value,) for outcome in ProbeOutcome if outcome not in PROOFS])
         #: Cluster and why.
         self.brokers_failed = CounterTable(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
         #: By cluster.

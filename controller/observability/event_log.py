@@ -13,7 +13,7 @@ from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import LOSSES, CandidateReport, ElectionRecord, NotificationResult
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.suspicion import BrokerFailure, HostsChange, HostsChangeKind, ProbeOutcome
+from controller.failure_detection.suspicion import PROOFS, BrokerFailure, HostsChange, HostsChangeKind, ProbeOutcome
 from controller.observability import log_events as catalogue
 from controller.observability.counters import FAILED_OVER, SetCounters
 from controller.sets.broker_set import BrokerSet
@@ -182,8 +182,8 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         )
 
     def broker_probed(self, outcome: ProbeOutcome) -> None:
-        """Count a probe of a broker."""
-        self._counters.probes.add((outcome.value,))
+        """Count a probe of a broker; anybody may read metrics, so a closed port counts as one without an answer."""
+        self._counters.probes.add(((ProbeOutcome.NO_ANSWER if outcome in PROOFS else outcome).value,))
 
     def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
         """Log and record a new SyncStateSet."""

@@ -56,7 +56,11 @@ BROKER_LAST_HEARTBEAT: Final = _MAKE.gauge(
 # Brokers as this controller judges them. Each controller judges for itself: do not add the numbers of several
 
 SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Suspect brokers, which this controller is probing.")
-PROBES: Final = _MAKE.counter("probes", "Probes of brokers' ports by this controller, by outcome.", "outcome")
+PROBES: Final = _MAKE.counter(
+    "probes",
+    "Probes of brokers' ports by this controller, by outcome; a closed port, or another broker's, is `no_answer` too.",
+    "outcome",
+)
 BROKERS_FAILED: Final = _MAKE.counter(
     "brokers_failed",
     "Brokers that this controller declared failed, by first evidence; each controller judges for itself.",

@@ -25,7 +25,15 @@ from controller.failure_detection.heartbeats import (
     LastHeartbeat,
     Source,
 )
-from controller.refusals import BrokerIdInUse, BrokerUnknown, MetadataUnknown, NotStoredNow, RequestInvalid, SetUnknown
+from controller.refusals import (
+    BrokerIdInUse,
+    BrokerUnknown,
+    MetadataUnknown,
+    NotStoredNow,
+    OutsideNetworks,
+    RequestInvalid,
+    SetUnknown,
+)
 from controller.sets.broker_set import BrokerSet
 from controller.storage.store import StoreError
 from controller.wire.replica_info_cache import ReplicaInfoCache, encoded_sync_state_set
@@ -40,6 +48,7 @@ from controller.wire.request_fields import (
     number,
 )
 from remoting.clock import Clock
+from remoting.protocol.addresses import ip_of, named_addresses, split_address
 from remoting.protocol.codec import decode_body, decode_fields, encode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
@@ -88,6 +97,7 @@ class Handlers:
         self._settings = settings
         self._clock = clock
         self._replica_infos = replica_infos
+        self._networks = named_addresses(settings.config.broker_networks) or ()
         self._table: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: self._alter_sync_state_set,
@@ -261,9 +271,17 @@ class Handlers:
             check_code=check_code,
             host=_host(connection),
         )
+        self._check_network(applicant.broker_name, applicant.address)
         await self._control.apply_id(applicant)
         answer = shapes.BrokerIdHeader(cluster_name=applicant.cluster, broker_name=applicant.broker_name)
         return request.reply(ext_fields=encode_fields(answer))
+
+    def _check_network(self, broker_name: str, address: str) -> None:
+        """Raise OutsideNetworks if no broker may be at an address; where a name leads is looked at by the client."""
+        parts = split_address(address)
+        ip = ip_of(parts[0]) if parts else None
+        if self._networks and parts and ip and not any(each.matches("", ip, parts[1]) for each in self._networks):
+            raise OutsideNetworks(broker_name, address)
 
     async def _register_broker(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(shapes.RegisterBrokerToControllerHeader, request.ext_fields)
@@ -275,6 +293,7 @@ class Handlers:
             address=address_field(request.code, "brokerAddress", address),
             host=_host(connection),
         )
+        self._check_network(registrant.broker_name, registrant.address)
         answer = shapes.MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
             broker_set = await self._control.register(registrant, _source(connection))

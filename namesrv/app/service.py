@@ -110,9 +110,10 @@ class NameServer:
             self._role_address_store.restore()
             await self._role_addresses.read_file()
             followed += [self._role_addresses.follow_role_addresses, self._dial_back.check_role_addresses]
-        host, port = await self._process.open(self._settings.config.member_port)
+        config = self._settings.config
+        host, port = await self._process.open(config.member_port, config.lookup_port)
         running_effects = self._tasks.keep_running(self._effect_runner.run_effects, RUN_EFFECTS)
-        serialize_type = self._settings.config.serialize_type
+        serialize_type = config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)
         if (recorder := self._recorder) is None:

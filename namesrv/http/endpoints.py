@@ -138,6 +138,7 @@ ENDPOINTS: Final = (
         content_type=TEXT_TYPE,
         parameters=None,
         refusals=(400, 503),
+        is_lookup=True,
     ),
     Endpoint(
         "/rocketmq/nsaddr-{unit}",
@@ -147,5 +148,6 @@ ENDPOINTS: Final = (
         parameters=None,
         parts=(Parameter("unit", "The unitName of the client."),),
         refusals=(400, 503),
+        is_lookup=True,
     ),
 )

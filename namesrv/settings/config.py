@@ -280,7 +280,7 @@ class NameServerConfig(ServerConfig):
         ),
     ] = ""
 
-    #: Read by service.py, as the next one.
+    #: Read by service.py, as the next two.
     role_address_file: Annotated[
         str,
         Option(
@@ -297,6 +297,16 @@ class NameServerConfig(ServerConfig):
             "memberPort",
             Whole(0, 65535),
             "Second port for RocketMQ peers, where routes always have the brokers' own addresses; 0 for none.",
+            LISTENS,
+        ),
+    ] = 0
+
+    lookup_port: Annotated[
+        int,
+        Option(
+            "lookupPort",
+            Whole(0, 65535),
+            "Port at httpBindAddress, beside httpPort, that answers /rocketmq/nsaddr and nothing else; 0 for none.",
             LISTENS,
         ),
     ] = 0
@@ -366,8 +376,13 @@ def _conflicts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
             config.controller_listen_port: "controllerListenPort",
             config.controller_http_port: "controllerHttpPort",
         }
-    if config.member_port and config.member_port in others:
-        yield "member_port", f"another port than {others[config.member_port]}"
+    for field, port, key in (
+        ("member_port", config.member_port, "memberPort"),
+        ("lookup_port", config.lookup_port, "lookupPort"),
+    ):
+        if port and port in others:
+            yield field, f"another port than {others[port]}"
+        others[port] = key
 
 
 #: The NameServer, as everything in `serving/` takes it.

@@ -110,6 +110,11 @@ class AccessHeaders:
                 "other_origin", "A page of another site may not change anything here: Origin is not Host."
             )
 
+    @property
+    def shows_any(self) -> bool:
+        """Whether any token is shown; a proxy may send headers of another scheme."""
+        return any(_bearer(each) is not None for each in self.authorizations)
+
     def shows(self, token: AdminToken) -> bool:
         """Return whether this token, and nothing else, is shown."""
         shown = _bearer(self.authorizations[0]) if len(self.authorizations) == 1 else None

@@ -71,6 +71,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     waits: bool = False
     #: The view returns an `EventStream`.
     streams: bool = False
+    #: Its answer has details that strangers do not see: `ViewRequest.sees_details`.
+    has_details: bool = False
+    #: Clients look it up: the port for look-ups answers it, and nothing else.
+    is_lookup: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a declaration that a server could not keep."""

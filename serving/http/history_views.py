@@ -52,6 +52,7 @@ class HistoryViews(ServerViews[Config]):
             first_ms=first_ms,
             last_ms=last_ms,
             broker_id=requested_number(request, "brokerId", _BROKER_ID_MAX),
+            with_details=request.sees_details,
         )
         return await self._history.answer(query)
 
@@ -89,6 +90,7 @@ PAST_LIFE: Final = Endpoint(
     ),
     refusals=(400, 429, 503),
     waits=True,
+    has_details=True,
 )
 PAST_ROUTES: Final = (
     Endpoint(

@@ -106,7 +106,7 @@ def make_app(
     # One for all methods of a path: aiohttp looks through those of another path in between.
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
-        answer = _streaming(endpoint, views, headers) if endpoint.streams else _answering(endpoint, views)
+        answer = _streaming(endpoint, views, headers) if endpoint.streams else _answering(endpoint, views, tokens, logs)
         if endpoint.concurrent_max:
             answer = _limited(answer, endpoint.concurrent_max)
         if endpoint.is_for_clients:
@@ -177,13 +177,15 @@ def _server_logger(logs: Logs) -> logging.Logger:
     return logger
 
 
-def _answering(endpoint: Endpoint, views: object) -> _Handler:
+def _answering(endpoint: Endpoint, views: object, tokens: HttpTokens, logs: Logs) -> _Handler:
     headers = {hdrs.CONTENT_TYPE: endpoint.content_type}
 
     async def answer(request: web.Request) -> web.Response:
         checked = _view_request(endpoint, request)
         if endpoint.changes:
             checked = msgspec.structs.replace(checked, body=await read_body(endpoint, request))
+        if endpoint.has_details:
+            checked = msgspec.structs.replace(checked, sees_details=_sees_details(request, tokens, logs))
         value = endpoint.view(views, checked)
         if isawaitable(value):
             with cancelled_with_client(request) if endpoint.waits else nullcontext():
@@ -255,6 +257,23 @@ def _checked(
         return await handler(request)
 
     return answer
+
+
+def _sees_details(request: web.Request, tokens: HttpTokens, logs: Logs) -> bool:
+    """Return whether whoever reads is on this machine, or shows the admin token.
+
+    A wrong one counts as a try. After too many of them none is looked at, and reading goes on without details.
+    """
+    headers = AccessHeaders(requested_host(request), (), request.headers.getall(hdrs.AUTHORIZATION, []))
+    if tokens.loopback_hosts is not None or not headers.shows_any:
+        return tokens.loopback_hosts is not None
+    try:
+        begin_try(request, tokens.tries, logs)
+    except TooManyRequests:
+        return False
+    if is_admin := headers.shows(tokens.admin):
+        tokens.tries.succeeded(peer_host(request))
+    return is_admin
 
 
 def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:

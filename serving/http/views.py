@@ -144,6 +144,8 @@ class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     #: The address of the peer, without its port: several clients may share one.
     client: str = ""
+    #: Who reads is on this machine, or has shown the admin token; set where the endpoint has details.
+    sees_details: bool = False
     #: The decoded body, of the shape that the endpoint takes; None where it takes none.
     body: Any = None
 

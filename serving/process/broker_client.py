@@ -1,7 +1,10 @@
 """What a server sends its own requests to RocketMQ peers with: its keys for ACL, and its certificate."""
 
+from collections.abc import Sequence
+
 from remoting.client import RemotingClient
 from remoting.clock import Clock
+from remoting.protocol.addresses import NamedAddress
 from remoting.protocol.codes import SerializeType
 from remoting.transport.tls import TlsError, client_context
 from serving.config.security_options import tls_settings_of
@@ -12,8 +15,10 @@ from serving.process.broker_access import ADDRESSES, PROPERTIES, OptionNames, Si
 from serving.process.start import StartFailed
 
 
-def broker_client(config: ServerConfig, clock: Clock, logs: Logs, counters: ServerCounters) -> RemotingClient:
-    """Return what sends requests as `config` wants; raises StartFailed."""
+def broker_client(
+    config: ServerConfig, clock: Clock, logs: Logs, counters: ServerCounters, peers: Sequence[NamedAddress] = ()
+) -> RemotingClient:
+    """Return what sends requests as `config` wants, to `peers` alone if there are any; raises StartFailed."""
     try:
         context = client_context(tls_settings_of(config)) if config.tls_enable else None
     except TlsError as error:
@@ -22,4 +27,6 @@ def broker_client(config: ServerConfig, clock: Clock, logs: Logs, counters: Serv
     names = OptionNames(PROPERTIES, ADDRESSES)
     signing = SigningLog(logs, names, counters.unsigned_requests, has_keys=signer is not None)
     serialize_type = SerializeType[config.serialize_type]
-    return RemotingClient(clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing)
+    return RemotingClient(
+        clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing, peers=peers
+    )

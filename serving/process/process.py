@@ -20,7 +20,7 @@ import msgspec
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
-from remoting.protocol.addresses import host_and_port, is_loopback, named_addresses
+from remoting.protocol.addresses import NamedAddress, host_and_port, is_loopback, named_addresses
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.errors import RemotingError
 from remoting.server.limits import ServerLimits, ServerOptions
@@ -197,7 +197,9 @@ class ServerProcess(Generic[Config]):
         self._admin_token = AdminTokenFile(config.http_admin_token_file, self._logs)
         self._read_token = AdminTokenFile(config.console_read_token_file, self._logs, READER_PROPERTY)
         self._http_socket: socket.socket | None = None
-        self._stop_http: Callable[[], Awaitable[None]] | None = None
+        #: For look-ups alone.
+        self._lookup_socket: socket.socket | None = None
+        self._stop_http: list[Callable[[], Awaitable[None]]] = []
         self.health = Health()
         #: None where nothing is recorded.
         self.recording = recording_of(kind, config, config.listen_port, self._logs) if config.history_dir else None
@@ -215,8 +217,10 @@ class ServerProcess(Generic[Config]):
         self._listener = RemotingServer(dispatcher, observer, self._tasks, self._clock, options, tls)
         return self._listener
 
-    async def open(self, plain_port: int = 0) -> tuple[str, int]:
+    async def open(self, plain_port: int = 0, lookup_port: int = 0) -> tuple[str, int]:
         """Serve peers, also on another port with plain answers unless that is 0, and take signals.
+
+        HTTP has another port for look-ups alone, unless that is 0.
 
         Returns the address of the first port. Raises StartFailed.
         """
@@ -226,6 +230,8 @@ class ServerProcess(Generic[Config]):
         self._read_token.load_first()
         if config.http_port:
             self._http_socket = bound_http_socket(config.http_bind_address, config.http_port)
+            if lookup_port:
+                self._lookup_socket = bound_http_socket(config.http_bind_address, lookup_port)
         try:
             await self._listener.start(config.bind_address, config.listen_port)
             if plain_port:
@@ -243,12 +249,12 @@ class ServerProcess(Generic[Config]):
         """
         if self._http_socket is None:
             return
-        start = await asyncio.to_thread(self._load_http, load, self._http_socket)
-        self._stop_http = (await start()).stop
+        for start in await asyncio.to_thread(self._load_http, load, self._http_socket):
+            self._stop_http.append((await start()).stop)
 
     def _load_http(
         self, load: "Callable[[], tuple[Sequence[Endpoint], object]]", port: socket.socket
-    ) -> "Callable[[], Awaitable[HttpServer]]":
+    ) -> "list[Callable[[], Awaitable[HttpServer]]]":
         from serving.http.connections import CONNECTIONS_MAX  # noqa: PLC0415  # aiohttp, as below
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
@@ -272,7 +278,18 @@ class ServerProcess(Generic[Config]):
                     logs=self._logs,
                 ),
             )
+<<<<<<< HEAD
         return partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max, unread_http_bytes_max())
+=======
+        starts: list[Callable[[], Awaitable[HttpServer]]] = [
+            partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max)
+        ]
+        if self._lookup_socket is not None:
+            lookups = [each for each in endpoints if each.is_lookup]
+            lookup_app = make_app(self._kind, lookups, views, self._counters, self._logs, tokens)
+            starts.append(partial(start_http, lookup_app, self._lookup_socket))
+        return starts
+>>>>>>> part-M40
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
@@ -324,8 +341,8 @@ class ServerProcess(Generic[Config]):
         await self._listener.close()
         for close in others:
             await close()
-        if self._stop_http:
-            await self._stop_http()
+        for stop_http in self._stop_http:
+            await stop_http()
         if self.recording is not None:
             await self.recording.close()
         self._logs.write(events.SERVER_STOPPED, duration_ms=self._clock.now_ms() - self._draining_ms)
@@ -335,9 +352,9 @@ class ServerProcess(Generic[Config]):
         self._listener.idle_seconds = config.server_channel_max_idle_time_seconds
         self._logs.set_level(config.log_level)
 
-    def make_client(self) -> RemotingClient:
-        """Return what sends requests of ours; raises StartFailed."""
-        return broker_client(self._config, self._clock, self._logs, self._counters)
+    def make_client(self, peers: Sequence[NamedAddress] = ()) -> RemotingClient:
+        """Return what sends requests of ours, to `peers` alone if there are any; raises StartFailed."""
+        return broker_client(self._config, self._clock, self._logs, self._counters, peers)
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""

@@ -440,7 +440,7 @@ class InProcessController(SimulatedBrokers):
         views = ControllerViews(self.health, self.metrics, self.settings, shown, planned, self.clock)
         token = AdminToken(ADMIN_TOKEN)
         self.server = await start_http(
-            make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, HttpTokens(token)), port
+            make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, HttpTokens(token, loopback_hosts=())), port
         )
         self.session = aiohttp.ClientSession()
         return self

@@ -23,6 +23,7 @@ NAMESPACES = {"kubernetes.io/metadata.name": "ingress-nginx"}
 INGRESS = {
     "admin": {"tokenSecret": {"name": "rocketmq-admin"}},
     "console": {"ingress": {"enabled": True, "host": "mq.example.org", "tlsSecret": "mq-example-org"}},
+    "networkPolicy": {"console": [{"namespaceSelector": {"matchLabels": NAMESPACES}}]},
 }
 
 
@@ -175,7 +176,7 @@ def test_notes_say_where_the_console_is_and_what_it_lacks():
         ({"console": {"ingress": {"withoutTls": True}}}, "decide for one"),
         ({"admin": {"tokenSecret": {"name": ""}}}, "nobody could sign in"),
         ({"console": {"ingress": {"pod": 3}}}, "the last one has number 2"),
-        ({"networkPolicy": {"enabled": True}}, "console.ingress.enabled needs 'console' of networkPolicy"),
+        ({"networkPolicy": {"console": []}}, "console.ingress.enabled needs 'console' of networkPolicy"),
         ({"console": {"enabled": False}}, "there would be no console"),
         ({"console": {"ingress": {"host": "a b"}}}, "/console/ingress/host"),
         ({"console": {"ingress": {"host": "*.example.org"}}}, "/console/ingress/host"),

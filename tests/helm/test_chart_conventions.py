@@ -193,7 +193,9 @@ def test_nameservers_have_names_before_they_are_ready_and_are_found_by_clients_o
 
 def test_the_address_server_answers_at_the_port_that_java_clients_use():
     spec = of_kind(objects_of("defaults"), "Service")[f"{FULLNAME}-namesrv"]["spec"]
-    assert {(port["port"], port["targetPort"]) for port in spec["ports"]} == {(9880, "http"), (8080, "http")}
+    assert {(port["port"], port["targetPort"]) for port in spec["ports"]} == {(9880, "http"), (8080, "nsaddr")}
+    assert {"name": "nsaddr", "containerPort": 8080} in container(objects_of("defaults"), "namesrv")["ports"]
+    assert "lookupPort=8080" in properties(objects_of("defaults"), "namesrv")
     assert spec["type"] == "ClusterIP"
 
 
@@ -289,7 +291,7 @@ def test_the_network_policy_opens_each_port_to_whom_it_is_for():
     }
     monitoring = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     (peers, whom), (metrics, monitors) = rules["namesrv"]
-    assert (peers, metrics, monitors) == ([9876, 9880, 9866], [9880], monitoring)
+    assert (peers, metrics, monitors) == ([9876, 8080, 9866], [9880], monitoring)
     assert whom[0] == {"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}
     assert whom[1]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
     assert [ports for ports, _ in rules["controller"]] == [[9878], [9881]]
@@ -339,8 +341,19 @@ def test_controllers_and_nameservers_of_the_chart_let_each_other_through_for_que
     assert policies(nameServers=["10.0.0.1:9876"]) == []
 
 
+def test_by_default_clients_look_up_and_reach_no_other_http():
+    policies = of_kind(objects_of("defaults"), "NetworkPolicy")
+    open_to_all = {
+        component: [port["port"] for rule in policy["spec"]["ingress"] if "from" not in rule for port in rule["ports"]]
+        for component in ("namesrv", "controller")
+        for policy in [policies[f"{FULLNAME}-{component}"]]
+    }
+    assert open_to_all == {"namesrv": [9876, 8080], "controller": [9878]}
+
+
 def test_the_embedded_etcd_is_reached_by_controllers_alone_also_without_other_policies():
-    (policy,) = of_kind(objects_of("embedded etcd"), "NetworkPolicy").values()
+    rendered = objects(merged(VALUE_SETS["embedded etcd"], {"networkPolicy": {"enabled": False}}))
+    (policy,) = of_kind(rendered, "NetworkPolicy").values()
     assert policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "etcd"
     whom = [
         rule["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]

@@ -71,7 +71,7 @@ def name_of(component, kind="StatefulSet"):
         {"image": {"tag": "9.9.9"}},
         {"namesrv": {"podLabels": {"a": "b"}, "resources": {"limits": {"memory": "4Gi"}}}},
         {"history": {"volume": "shared"}},
-        {"networkPolicy": {"enabled": True}},
+        {"networkPolicy": {"enabled": False}},
         {"tls": {"enabled": True, "existingSecret": "a"}},
         {"controller": {"store": "etcd", "replicas": 3}, "etcd": {"endpoints": ["e:2379"]}},
         {"nameOverride": ""},
@@ -132,9 +132,9 @@ def test_probes_resources_and_budgets_change_only_the_server_they_are_of():
 
 def test_what_is_turned_on_is_added_and_what_is_turned_off_is_gone():
     policies = {name_of("namesrv", "NetworkPolicy"), name_of("controller", "NetworkPolicy")}
-    on = {"networkPolicy": {"enabled": True}}
-    assert changed(objects({}), objects(on)) == (policies, set(), set())
-    assert changed(objects(on), objects({})) == (set(), policies, set())
+    off = {"networkPolicy": {"enabled": False}}
+    assert changed(objects(off), objects({})) == (policies, set(), set())
+    assert changed(objects({}), objects(off)) == (set(), policies, set())
     monitors = {name_of("namesrv", "ServiceMonitor"), name_of("controller", "ServiceMonitor")}
     assert changed(objects({}), objects({"metrics": {"serviceMonitor": {"enabled": True}}})) == (monitors, set(), set())
 
@@ -143,7 +143,8 @@ def test_without_controllers_nothing_of_them_remains():
     before, after = objects({}), objects({"controller": {"enabled": False}})
     _, removed, others = changed(before, after)
     assert removed == {key for key in before if key[1].startswith(f"{FULLNAME}-controller")}
-    assert others == {name_of("namesrv", "ConfigMap")}, "consoles have no controller to show"
+    lists = {name_of("namesrv", "ConfigMap"), name_of("namesrv", "NetworkPolicy")}
+    assert others == lists, "consoles have no controller to show, and nothing looks up topics"
     assert restarted(before, after) == set()
 
 

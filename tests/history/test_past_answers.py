@@ -20,7 +20,7 @@ from remoting.protocol.shapes.history import PastQuery
 from timemachine.broker_life import life_of
 from timemachine.broker_rows import broker_rows
 from timemachine.moments import NotRecorded
-from timemachine.past_answers import ITEMS_MAX, answer_to
+from timemachine.past_answers import ITEMS_MAX, answer_to, memory_bytes_max
 from timemachine.rows import History
 
 #: Has 16 MiB more than it has once all is imported, and says on standard error how early the kernel ends it.
@@ -225,6 +225,16 @@ def test_process_that_needs_too_much_memory_answers_so_and_is_the_first_that_the
     found = json.loads(done.stdout)
     assert "request a shorter time" in found["problem"]
     assert done.stderr.split() == [b"1000"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "mib"), [("max\n", 384), ("2147483648\n", 384), ("536870912\n", 170), ("1000\n", 96), (None, 384)]
+)
+def test_two_processes_leave_a_third_of_a_container_to_its_server(tmp_path, limit, mib):
+    path = tmp_path / "memory.max"
+    if limit is not None:
+        path.write_text(limit)
+    assert memory_bytes_max([path]) // 1024**2 == mib
 
 
 def test_process_answers_names_of_any_kind_and_says_why_not(tmp_path):

@@ -123,7 +123,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- if and .roleAddresses.rules (not (contains "[[roleAddress]]" .roleAddresses.rules)) -}}
 {{- fail "namesrv.roleAddresses.rules is no text with [[roleAddress]] in it: write the rules as docs/role-addresses.md shows." -}}
 {{- end -}}
-{{- if has (int .memberPort) (list 9876 9880) -}}
+{{- if has (int .memberPort) (list 9876 9880 8080) -}}
 {{- fail (printf "namesrv.memberPort is %d, which the NameServers have already: choose another one, such as 9866." (int .memberPort)) -}}
 {{- end -}}
 {{- end -}}
@@ -261,7 +261,7 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
-{{- $reserved := "^(store|clientTokenFile|controllerHttpAddr|brokerAccessAddresses|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|console(Peers|Hosts|ReadTokenFile)|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
+{{- $reserved := "^(store|clientTokenFile|controllerHttpAddr|brokerAccessAddresses|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|console(Peers|Hosts|ReadTokenFile)|scalingPolicyFile|roleAddressFile|memberPort|lookupPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
 {{- $fixed := "^(listenPort|httpPort|kvConfigPath|configStorePath|controllerStorePath|storePath|controllerId|managerId|advertisedAddress|enableControllerInNamesrv)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}

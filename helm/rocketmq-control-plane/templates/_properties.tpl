@@ -139,6 +139,9 @@ brokerAccessAddresses: {{ join ";" . | quote }}
 listenPort: 9876
 httpPort: 9880
 kvConfigPath: {{ include "rmq.dataDir" . }}/kvConfig.json
+{{- if .Values.namesrv.addressServer.enabled }}
+lookupPort: 8080
+{{- end }}
 {{- with .Values.namesrv.memberPort }}
 memberPort: {{ . }}
 {{- end }}

@@ -115,6 +115,10 @@ containers:
       {{- end }}
       - name: http
         containerPort: {{ .httpPort }}
+      {{- if (.values.addressServer | default dict).enabled }}
+      - name: nsaddr
+        containerPort: 8080
+      {{- end }}
       {{- with .values.memberPort }}
       - name: member
         containerPort: {{ . }}

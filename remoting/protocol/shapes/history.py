@@ -27,6 +27,8 @@ class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
     last_ms: int
     #: Of a timeline: the broker whose life is wanted.
     broker_id: int = 0
+    #: Of a timeline: what probes of brokers have shown, which tells an open port from a closed one.
+    with_details: bool = True
 
 
 class PastRoute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

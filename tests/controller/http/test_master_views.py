@@ -197,7 +197,7 @@ async def test_process_that_ends_ends_all_waits_and_begins_no_other(controller):
 async def test_client_that_is_gone_leaves_no_wait_behind(controller):
     revision = (await masters(controller))["revision"]
     with socket.create_connection(("127.0.0.1", controller.server.port)) as client:
-        client.sendall(f"GET /v1/masters?after={revision}&waitMs=30000 HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+        client.sendall(f"GET /v1/masters?after={revision}&waitMs=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         await until(lambda: controller.store.changes.waits == 1)
     await until(lambda: controller.store.changes.waits == 0)
     assert (await masters(controller))["complete"]

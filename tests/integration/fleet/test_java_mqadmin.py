@@ -29,6 +29,7 @@ LISTED_ONLY_HERE = {
         "httpPort",
         "logFormat",
         "logLevel",
+        "lookupPort",
         "memberPort",
         "routeWatchBytesMax",
         "routeWatchChangesMax",

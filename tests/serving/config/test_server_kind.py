@@ -158,6 +158,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "httpPort",
         "logFormat",
         "logLevel",
+        "lookupPort",
         "memberPort",
         "routeWatchBytesMax",
         "routeWatchChangesMax",
