@@ -278,18 +278,14 @@ class ServerProcess(Generic[Config]):
                     logs=self._logs,
                 ),
             )
-<<<<<<< HEAD
-        return partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max, unread_http_bytes_max())
-=======
         starts: list[Callable[[], Awaitable[HttpServer]]] = [
-            partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max)
+            partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max, unread_http_bytes_max())
         ]
         if self._lookup_socket is not None:
             lookups = [each for each in endpoints if each.is_lookup]
             lookup_app = make_app(self._kind, lookups, views, self._counters, self._logs, tokens)
             starts.append(partial(start_http, lookup_app, self._lookup_socket))
         return starts
->>>>>>> part-M40
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
