@@ -125,7 +125,7 @@ def test_plain_resize_of_a_topic_with_an_orderly_group_is_refused(site):
 
     assert status == 422
     assert f"Orderly is an ordered topic (groups that consume in order: {group})" in body["error"]["message"]
-    assert '"ordered": "pause"' in body["error"]["message"]
+    assert "--ordered pause (ordered: pause)" in body["error"]["message"]
     assert site.is_everywhere(topic, 4)
 
 

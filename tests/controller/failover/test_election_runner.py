@@ -61,7 +61,7 @@ async def test_empty_member_is_not_elected_while_a_non_member_has_messages(contr
     await new_broker_and_non_member(controller)
     answer = await controller.elect(1)
     assert answer.code == FAILED
-    assert "1 a broker of this name that is not known here has messages" in answer.remark
+    assert "broker 1: a broker of this name that is not known here has messages" in answer.remark
     assert controller.stored().master is None
     assert (await controller.elect(1, designate=True)).code == 0
 

@@ -105,7 +105,7 @@ async def test_with_a_fixed_number_of_confirmations_the_election_waits_and_logs_
     await controller.lose(3, 1)
     assert controller.stored().master is None
     stuck = controller.events("election_failed")[-1]
-    assert "2 acknowledged messages may be on replicas that have not answered only" in stuck["reason"]
+    assert "broker 2: acknowledged messages may be on replicas that have not answered only" in stuck["reason"]
     # One more of the set has come back: now whatever was confirmed is on one of both.
     controller.log_ends[3] = LogEnd(1, 1200)
     await controller.heartbeat(3, maxOffset=1200)

@@ -196,7 +196,7 @@ async def test_many_rows_are_stored_in_parts_and_none_twice(tmp_path):
 
 
 async def test_a_repeated_commit_that_the_store_has_not_confirmed_waits_for_it_too(tmp_path):
-    async with service_site(tmp_path, is_write_through=write_through, write_through_ms=50) as site:
+    async with service_site(tmp_path, is_write_through=write_through, write_through_ms=500) as site:
         site.remote.passes.clear()
         for _ in range(2):
             with pytest.raises(InJournalOnly):
