@@ -2,6 +2,7 @@
 
 import json
 import socket
+import urllib.parse
 import urllib.request
 
 from answering_peer import answer
@@ -74,7 +75,8 @@ def forget_away(server):
     wait_until(lambda: not _items(f"{at}/brokers"), seconds=20, what="the brokers of tests before have left")
     for each in _items(url):
         headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-        request = urllib.request.Request(f"{url}/{each['brokerName']}", method="DELETE", headers=headers)
+        name = urllib.parse.quote(each["brokerName"], safe="")
+        request = urllib.request.Request(f"{url}/{name}", method="DELETE", headers=headers)
         urllib.request.urlopen(request, timeout=20).close()
 
 
