@@ -120,15 +120,21 @@ def decode_broker_body(shape: type[Shape], body: bytes) -> Shape:
 
 def readable_rows(rows: Mapping[str, Row], read: Callable[[str, Row], Found]) -> dict[str, Found]:
     """Return what is read of each row, by its name; a BodyError is raised, or the name noted as that of an odd row."""
-    odd, found = _odd_rows.get(), {}
+    found = {}
     for name, row in rows.items():
         try:
             found[name] = read(name, row)
         except BodyError:
-            if odd is None:
+            if _odd_rows.get() is None:
                 raise
-            odd.append(name)
+            note_odd_row(name)
     return found
+
+
+def note_odd_row(place: str) -> None:
+    """Note a row that is left out of the answer that is read now, where somebody takes such notes."""
+    if (odd := _odd_rows.get()) is not None:
+        odd.append(place)
 
 
 def left_out(rows: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """An answer with a row that cannot be read: the others are read, and the row is named, for whoever takes such notes."""
 
+import contextlib
 import json
 
 import pytest
@@ -9,6 +10,7 @@ from remoting.admin.controllers import broker_sets_of
 from remoting.admin.group_views import subscription_groups_view
 from remoting.admin.groups import all_group_definitions, connections_of_group, progress_of_group
 from remoting.admin.name_servers import kv_namespace
+from remoting.admin.offset_table import offsets_of_groups
 from remoting.admin.routes import all_topics, cluster_brokers, route_of
 from remoting.admin.topics import all_topic_definitions, queue_offsets
 from remoting.protocol.command import RemotingCommand
@@ -45,6 +47,11 @@ ANSWERS = {
     "201": (all_group_definitions(), {"subscriptionGroupTable": beside({"groupName": "g"}, [])}, ["odd"]),
     "201 for mqadmin": (subscription_groups_view(), {"subscriptionGroupTable": beside({"groupName": "g"}, 1)}, ["odd"]),
     "202": (queue_offsets("t"), {"offsetTable": {QUEUE: ENDS, "odd": ENDS}}, ["odd"]),
+    "43": (
+        offsets_of_groups(["g"]),
+        {"offsetTable": {"t@g": {"0": 5}, "odd@g": {"0": "x"}}},
+        ["offsets of topic odd are not readable: "],
+    ),
     "203": (
         connections_of_group("g"),
         {
@@ -73,8 +80,10 @@ def test_odd_rows_are_left_out_and_named_and_the_others_are_read(name, padding):
     odd = []
 
     assert wanted.read_response(answer, odd)
-    assert odd == places
-    with pytest.raises(BodyError):
+    assert len(odd) == len(places)
+    assert all(map(str.startswith, odd, places))
+    # Readers of 43 have always gone on: no other row says that an offset is stored.
+    with pytest.raises(BodyError) if name != "43" else contextlib.nullcontext():
         wanted.read_response(answer)
 
 
