@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from history.landing import file_name
-from remoting.protocol.addresses import named_addresses
+from remoting.protocol.addresses import is_address, named_addresses
 from remoting.protocol.signing import Credentials, Signer
 from serving.config.options import NamedAddressList
 from serving.process.broker_access import key_in
@@ -25,8 +25,6 @@ INTERVAL_S: Final = 60
 INTERVALS_S: Final = range(1, 3601)
 #: What stands in file names and in columns alike.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_ADDRESS: Final = re.compile(r"[^\s,;]+:([0-9]{1,5})")
-_PORT_MAX: Final = 65_535
 
 VARIABLE_PREFIX: Final = "RMQ_SAMPLER_"
 #: What a sampler is to be given.
@@ -161,15 +159,10 @@ def _parts(text: str, separator: str) -> tuple[str, ...]:
 
 def _addresses(text: str) -> tuple[str, ...]:
     addresses = _parts(text, ";")
-    wrong = next((each for each in addresses if not _is_address(each)), None)
+    wrong = next((each for each in addresses if not is_address(each)), None)
     if wrong is not None or not addresses:
         raise ValueError(f"{wrong or 'it'} is no host:port; several are separated by semicolons: ns1:9876;ns2:9876")
     return addresses
-
-
-def _is_address(text: str) -> bool:
-    found = _ADDRESS.fullmatch(text)
-    return found is not None and 0 < int(found[1]) <= _PORT_MAX
 
 
 def _topics(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.refusals import CleaningRefused, RequestInvalid
-from remoting.protocol.addresses import NAME_CHARS_MAX, is_address
+from remoting.protocol.addresses import NAME_CHARS_MAX, is_address, is_name
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 
@@ -35,6 +35,8 @@ def given(code: int, field: str, value: str | None) -> str:
         raise RequestInvalid(f"{_request(code)} needs {field}")
     if len(value) > NAME_CHARS_MAX:
         raise RequestInvalid(f"{_request(code)}: {field} has {len(value)} characters, {NAME_CHARS_MAX} are allowed")
+    if not is_name(value):
+        raise RequestInvalid(f"{_request(code)}: {field} has characters that are not shown: {value!r}")
     return value
 
 
@@ -48,10 +50,8 @@ def address_field(code: int, field: str, value: str) -> str:
 def cluster_of(header: BrokerHeartbeatHeader) -> str:
     """Return the cluster of a heartbeat, blank if it has none; raises RequestInvalid."""
     cluster = header.cluster_name
-    if cluster and len(cluster) > NAME_CHARS_MAX:
-        # It would be kept as long as the broker sends heartbeats.
-        given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster)
-    return cluster or ""
+    # It is kept as long as the broker sends heartbeats.
+    return given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster) if cluster else ""
 
 
 @lru_cache(maxsize=_SENDERS_MAX)

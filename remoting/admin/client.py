@@ -38,22 +38,26 @@ class AdminClient:
         self._peers: dict[str, _PeerTurns] = {}
 
     async def call(
-        self, address: str, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always
+        self,
+        address: str,
+        wanted: AdminRequest[Found],
+        before_send: Callable[[], None] = send_always,
+        odd_rows: list[str] | None = None,
     ) -> Found:
         """Return what the peer at "host:port" answers.
 
         The timeout begins when it is the request's turn. `before_send` is called then, and again right before the
         request is written; what it raises, NotSent for example, goes through. Raises InvokeError without an answer,
         Refused for an error code, NotSupported for a peer that is too old, and BodyError for an answer that cannot be
-        read. Long answers are read in a thread.
+        read, but for its `odd_rows` (`AdminRequest.read_response`). Long answers are read in a thread.
         """
         async with self._turn(address), self._turns:
             # Nothing is connected for a request that is not to be sent.
             before_send()
             answer = await self._client.invoke(address, wanted.request, self._limits.timeout_ms, before_send)
         if len(answer.body) < THREAD_BYTES:
-            return wanted.read_response(answer)
-        return await asyncio.to_thread(wanted.read_response, answer)
+            return wanted.read_response(answer, odd_rows)
+        return await asyncio.to_thread(wanted.read_response, answer, odd_rows)
 
     @asynccontextmanager
     async def _turn(self, address: str) -> AsyncIterator[None]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, reading
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, readable_rows, reading
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
@@ -113,7 +113,7 @@ def subscription_groups_view() -> AdminRequest[Mapping[str, SubscriptionGroupVie
 
     def read(answer: RemotingCommand) -> dict[str, SubscriptionGroupView]:
         table = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table
-        return {name: decode_broker_body(SubscriptionGroupView, bytes(text)) for name, text in table.items()}
+        return readable_rows(table, lambda _, text: decode_broker_body(SubscriptionGroupView, bytes(text)))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
 

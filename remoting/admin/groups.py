@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, readable_rows
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
@@ -156,7 +156,7 @@ def all_group_definitions() -> AdminRequest[Mapping[str, GroupDefinition]]:
 
     def read(answer: RemotingCommand) -> dict[str, GroupDefinition]:
         table = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table
-        return {name: _definition(bytes(text)) for name, text in table.items()}
+        return readable_rows(table, lambda _, text: _definition(bytes(text)))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
 

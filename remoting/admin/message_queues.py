@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from remoting.admin.admin_request import readable_rows
 from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.broker_admin import MessageQueueBody
 
@@ -33,10 +34,11 @@ def body_of(queue: MessageQueue) -> MessageQueueBody:
 
 def by_queue(table: Mapping[str, Value]) -> dict[MessageQueue, Value]:
     """Return a map whose keys are texts of queues, by queue; raises BodyError for a key that is none."""
+    return {queue: table[key] for key, queue in readable_rows(table, _queue_in).items()}
+
+
+def _queue_in(key: str, _: object) -> MessageQueue:
     try:
-        return {
-            queue_of(msgspec.json.decode(key, type=MessageQueueBody, strict=False)): value
-            for key, value in table.items()
-        }
+        return queue_of(msgspec.json.decode(key, type=MessageQueueBody, strict=False))
     except msgspec.DecodeError as error:
         raise BodyError(f"a key is no queue: {error}") from None

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from remoting.admin.admin_request import AdminRequest, command
+from remoting.admin.admin_request import AdminRequest, command, note_odd_row
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.errors import BodyError
 from remoting.protocol.object_keys import with_quoted_keys
@@ -292,8 +292,13 @@ def offsets_of_groups(groups: Collection[str]) -> AdminRequest[Mapping[GroupTopi
     """
 
     def read(table: OffsetTable) -> dict[GroupTopicName, Mapping[int, int]]:
-        found = (each for each in table.of_groups(groups) if isinstance(each, GroupOffsets))
-        return {GroupTopicName(each.group, each.topic): each.offsets for each in found}
+        found: dict[GroupTopicName, Mapping[int, int]] = {}
+        for row in table.of_groups(groups):
+            if isinstance(row, GroupOffsets):
+                found[GroupTopicName(row.group, row.topic)] = row.offsets
+            else:
+                note_odd_row(str(row.error))
+        return found
 
     return all_offsets().mapped(read)
 

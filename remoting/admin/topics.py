@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, readable_rows
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
@@ -86,7 +86,7 @@ def all_topic_definitions() -> AdminRequest[Mapping[str, TopicDefinition]]:
 
     def read(answer: RemotingCommand) -> dict[str, TopicDefinition]:
         table = decode_broker_body(AllTopicConfigs, answer.body).topic_config_table
-        return {name: _definition(decode_broker_body(BrokerTopicConfig, bytes(text))) for name, text in table.items()}
+        return readable_rows(table, lambda _, text: _definition(decode_broker_body(BrokerTopicConfig, bytes(text))))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_TOPIC_CONFIG), read)
 

@@ -6,10 +6,11 @@ from typing import Final
 
 import msgspec
 
+from remoting.protocol.plain_text import is_plain
+
 #: The longest name or address that is kept; RocketMQ's own names are far shorter, and host names end at 253.
 NAME_CHARS_MAX: Final = 255
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,249}:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 #: Some write zeros in front. Python raises an error for a number of very many digits.
@@ -41,8 +42,8 @@ def is_address(text: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return True for a possible name of a cluster, a broker or a zone: no operator types control characters."""
-    return len(text) <= NAME_CHARS_MAX and _CONTROL.search(text) is None
+    """Return True for a possible name: operators type blanks and Chinese, but neither controls nor hidden marks."""
+    return len(text) <= NAME_CHARS_MAX and is_plain(text)
 
 
 def is_ipv4(text: str) -> bool:

@@ -81,7 +81,7 @@ def parse_quoted(text: bytes, quoted: bytes) -> Any:
     except RecursionError:
         raise BodyError("not readable as JSON: nested too deeply") from None
     if b"null" in text:
-        _drop_nulls(value)
+        drop_nulls(value)
     return value
 
 
@@ -122,7 +122,7 @@ def _plain_value(text: bytes, quoted: bytes) -> Any:
         raise
 
 
-def _drop_nulls(value: Any) -> None:
+def drop_nulls(value: Any) -> None:
     """Remove null entries from every object in `value`; null elements of lists stay, as Java keeps them."""
     open_values = [value]
     while open_values:

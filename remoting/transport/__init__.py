@@ -1,1 +1,1 @@
-"""From a socket's bytes to the bytes of frames: the preamble of a connection and TLS; no socket anywhere."""
+"""From a socket's bytes to the bytes of frames: preamble and TLS, without sockets; and probes and HTTP."""

@@ -63,6 +63,12 @@ class OperatorSession:
         """Write a sentence beside the output, to standard error."""
         self._output.note(text)
 
+    def note_odd_rows(self) -> None:
+        """Name the servers of whose answers something was left out until now."""
+        for address, sentence in self.site.odd.items():
+            self.note(f"{address}: {sentence}")
+        self.site.odd.clear()
+
     def changes_with_brokers(self) -> None:
         """State that the rows change only as brokers register or leave: --watch need not poll our NameServers."""
         self._output.follow_brokers()
@@ -94,6 +100,7 @@ class OperatorSession:
 
     def confirm(self, question: str) -> None:
         """Return if the operator wants it; raises NotConfirmed, and WrongUse where nobody can be prompted."""
+        self.note_odd_rows()
         if "yes" in self._options:
             return
         if not sys.stdin.isatty():
@@ -124,7 +131,7 @@ def with_session(
 
 
 async def _run(settings: SiteSettings, options: Mapping[str, str], output: PrintedOutput, work: SessionWork) -> None:
-    site = Site(settings)
+    site = Site(settings, is_change=isinstance(click.get_current_context().command, ChangeCommand))
     try:
         if WATCH_OPTION in options:
             await _watch(site, options, work)
@@ -137,13 +144,17 @@ async def _run(settings: SiteSettings, options: Mapping[str, str], output: Print
 async def _read(site: Site, options: Mapping[str, str], output: CommandOutput, work: SessionWork) -> None:
     """Do the work; a view of a site of which a server is silent is no whole one, and a note stands beside a change."""
     site.silent.clear()
+    site.odd.clear()
+    session = OperatorSession(site, options, output)
     try:
-        await work(OperatorSession(site, options, output))
+        await work(session)
     except CommandFailed as failure:
         for address, reason in site.silent.items():
             if address not in str(failure):
                 output.note(f"{address}: {reason}")
         raise
+    finally:
+        session.note_odd_rows()
     if site.silent:
         silent = "; ".join(f"{address}: {reason}" for address, reason in site.silent.items())
         if not isinstance(click.get_current_context().command, ChangeCommand):

@@ -72,6 +72,8 @@ async def _run(name: str, command: MqadminCommand, line: CommandLine) -> None:
         except CommandFailed as failure:
             raise admin.after_changes(failure) from None
     finally:
+        for address, sentence in site.odd.items():
+            sys.stderr.write(f"rmq: {printable(address)}: {printable(sentence)}\n")
         await site.close()
 
 

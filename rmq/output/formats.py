@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from remoting.protocol.plain_text import escaped_json
 from rmq.output.printable import printable, terminal_columns
 from rmq.output.rows import OutputColumn, cells_of, columns_of
 
@@ -54,9 +55,9 @@ def rendered(rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], style: 
     """Return the rows, all of one kind, in the form that was chosen, with a line end."""
     match style.output_format:
         case "json":
-            return msgspec.json.format(msgspec.json.encode({"items": rows}), indent=2).decode() + "\n"
+            return escaped_json(msgspec.json.format(msgspec.json.encode({"items": rows}), indent=2).decode()) + "\n"
         case "jsonl":
-            return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
+            return "".join(f"{escaped_json(msgspec.json.encode(row).decode())}\n" for row in rows)
         case "csv":
             return _csv(rows, columns_of(kind), style)
         case "table":

@@ -7,39 +7,26 @@ marks of direction could show one name as another.
 import unicodedata
 from typing import Final
 
-#: Control characters, format marks (of direction, of no width), half characters, ends of lines and paragraphs.
-_NOT_SHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+from remoting.protocol.plain_text import escape_of, is_plain
+
 #: What is not seen though it counts as a letter or an accent: fillers of Hangul, selectors of variants, joiners.
 _IGNORED: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0").union(
     map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 )
 _WIDE: Final = frozenset({"W", "F"})
 _NO_WIDTH: Final = frozenset({"Mn", "Me"})
-_BYTE_MAX: Final = 0xFF
-_SHORT_MAX: Final = 0xFFFF
 
 
 def printable(text: str) -> str:
     r"""Return text with what a terminal would obey, or not show, as `\xNN`, `\uNNNN` or `\UNNNNNNNN`."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each if _is_shown(each) else _escaped(each) for each in text)
+    return "".join(escape_of(each) if each in _IGNORED or not is_plain(each) else each for each in text)
 
 
 def terminal_columns(text: str) -> int:
     """Return how many columns of a terminal printable text takes: two for a Chinese character."""
     return len(text) if text.isascii() else sum(map(_columns, text))
-
-
-def _is_shown(character: str) -> bool:
-    return unicodedata.category(character) not in _NOT_SHOWN and character not in _IGNORED
-
-
-def _escaped(character: str) -> str:
-    number = ord(character)
-    if number <= _BYTE_MAX:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number <= _SHORT_MAX else f"\\U{number:08x}"
 
 
 def _columns(character: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from rmq.site.http_exchange import connection_to
+from remoting.transport.http_exchange import connection_to
 from rmq.site.settings import SiteSettings
 
 #: A server sends a comment after 15 s without an event.
@@ -63,7 +63,7 @@ class ChangeFeed:
 
     def _events(self, url: str) -> Iterator[bytes]:
         """Yield the names of events until the stream ends; raises OSError, ValueError and HTTPException."""
-        connection = connection_to(self._settings, url, self._settings.timeout_s)
+        connection = connection_to(url, self._settings.timeout_s, self._settings.tls_ca)
         try:
             connection.request("GET", self._target, headers={"Accept": "text/event-stream"})
             if connection.sock is not None:

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from remoting.transport.http_exchange import ANSWER_BYTES_MAX, HttpMessage, connection_to, exchange
 from rmq.failures import (
     LOOK_BEFORE_REPEATING,
     WHILE_INTERRUPTED,
@@ -26,7 +27,6 @@ from rmq.failures import (
     WrongUse,
 )
 from rmq.site.access import private_text
-from rmq.site.http_exchange import ANSWER_BYTES_MAX, HttpMessage, connection_to, exchange
 from rmq.site.settings import SiteSettings
 
 _DONE: Final = frozenset({200, 201})
@@ -171,7 +171,7 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
 def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: ApiRequest[Document]) -> Document:
     is_read = request.is_read
     timeout_s = max(request.timeout_s or 0, settings.timeout_s)
-    connection = connection_to(settings, url, timeout_s)
+    connection = connection_to(url, timeout_s, settings.tls_ca)
     message = _message(settings, request)
     is_sent = False
     try:

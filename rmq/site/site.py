@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from remoting.admin.admin_request import AdminRequest
+from remoting.admin.admin_request import AdminRequest, left_out
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, broker_sets_of, controller_metadata
 from remoting.admin.routes import ClusterBrokers, registered_and_away
@@ -66,9 +66,15 @@ async def both(one: Coroutine[Any, Any, Found], other: Coroutine[Any, Any, Key])
 class Site:
     """Sends requests to NameServers, controllers and brokers."""
 
-    def __init__(self, settings: SiteSettings) -> None:
-        """Prepare; nothing is connected yet. Raises WrongUse for keys or certificates that cannot be used."""
+    def __init__(self, settings: SiteSettings, *, is_change: bool = False) -> None:
+        """Prepare; nothing is connected yet. Raises WrongUse for keys or certificates that cannot be used.
+
+        A change is decided by what brokers answer: these answers are read whole or not at all.
+        """
         self.settings = settings
+        self._is_change = is_change
+        #: Servers of whose answers odd rows were left out, with a sentence that names some.
+        self.odd: dict[str, str] = {}
         #: NameServers and controllers without which a view was read, with the reason.
         self.silent: dict[str, str] = {}
         self._short_s = settings.timeout_s * _PEERS
@@ -82,17 +88,20 @@ class Site:
 
     async def call(self, address: str, request: AdminRequest[Found]) -> Found:
         """Return what one server answers; raises CommandFailed."""
-        try:
-            return await self._admin.call(address, request)
-        except RemotingError as error:
-            raise failure_of(error, address) from None
+        answer = await self.answer_of(address, request)
+        if answer.error is not None:
+            raise failure_of(answer.error, address)
+        return answer.result
 
     async def answer_of(self, address: str, request: AdminRequest[Found]) -> Answered[Found]:
         """Return what one server answers, or its error."""
+        odd_rows: list[str] | None = None if self._is_change and address not in self.settings.namesrv else []
         try:
-            found = await self._admin.call(address, request)
+            found = await self._admin.call(address, request, odd_rows=odd_rows)
         except RemotingError as error:
             return Answered(address, None, error)
+        if odd_rows:
+            self.odd[address] = left_out(odd_rows)
         return Answered(address, found, None)
 
     async def answers(self, addresses: Iterable[str], request: AdminRequest[Found]) -> list[Answered[Found]]:

@@ -11,6 +11,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from remoting.protocol.addresses import NAME_CHARS_MAX, is_name
+
 #: Sets in a file.
 SETS_MAX: Final = 500
 #: What clients connect to; HAProxy does not run as root.
@@ -19,7 +21,7 @@ _Port = Annotated[int, Meta(ge=1, le=65_535)]
 #: Controllers give ids from 1 on.
 _BrokerId = Annotated[int, Meta(ge=1, lt=10**18)]
 #: Any broker name that a role check takes; a line end would end a line of HAProxy's configuration.
-_SetName = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"\A[^\x00-\x1f\x7f]*\Z")]
+_SetName = Annotated[str, Meta(min_length=1)]
 #: A value of a label of Kubernetes.
 _Release = Annotated[str, Meta(max_length=63, pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?\Z")]
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -74,6 +76,8 @@ def service_sets(text: bytes) -> list[ServiceSet]:
     if not 0 < len(found) <= SETS_MAX:
         raise ServiceSetsRefused(f"it must have 1 to {SETS_MAX} sets, and has {len(found)}")
     for each in found:
+        if not is_name(each.name):
+            raise ServiceSetsRefused(f"{each.name[:NAME_CHARS_MAX]!r} is no name of a broker set")
         if not _SERVICE_NAME.fullmatch(each.service):
             raise ServiceSetsRefused(f"{each.name}: {each.service!r} is no name SERVICE.NAMESPACE.svc.DOMAIN")
     _check_different("name", Counter(each.name for each in found))

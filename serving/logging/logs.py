@@ -18,6 +18,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, Processor
 
 from remoting.clock import Clock
+from remoting.protocol.plain_text import escaped, escaped_json
 from serving.logging.events import Level, LogEvent
 from serving.logging.limits import Line, LogLimits, Subject
 from serving.logging.server_events import LIBRARY_LOGGED
@@ -32,8 +33,6 @@ STDOUT: Final = 1
 
 _FRAMES_MAX: Final = 20
 _LEVELS: Final = {level.word: level for level in Level}
-# Other control characters could steer the terminal of whoever reads the line.
-_SHOWN_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 
 class LineSink(Protocol):
@@ -186,10 +185,11 @@ def json_line() -> Processor:
         if "exception" in line:
             line["exception"] = _shortened(line["exception"])
         try:
-            return encode(line)
+            text = encode(line)
         except (UnicodeEncodeError, OverflowError):
             # A path or number that JSON cannot hold must not cost the line.
-            return encode({key: ascii(value) for key, value in line.items()})
+            text = encode({key: ascii(value) for key, value in line.items()})
+        return escaped_json(text.decode()).encode()
 
     return render
 
@@ -201,7 +201,7 @@ def console_line() -> Processor:
     )
 
     def render(logger: Any, method: str, line: EventDict) -> bytes:
-        return str(console(logger, method, line)).translate(_SHOWN_CONTROLS).encode(errors="backslashreplace")
+        return escaped(str(console(logger, method, line)), kept="\t\n").encode()
 
     return render
 

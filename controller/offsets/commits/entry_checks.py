@@ -5,6 +5,7 @@ from typing import Final
 
 from controller.offsets.commits.refusals import TooManyEntries
 from controller.offsets.values import NAME_CHARACTERS_MAX, OFFSET_MAX, QUEUES_MAX, GroupTopic
+from remoting.protocol.plain_text import is_plain
 
 #: Entries of one commit, seed or reset. 10,000 take some 30 ms, in which nothing else is decided.
 ENTRIES_MAX: Final = 10_000
@@ -43,7 +44,7 @@ def problem_of_name(name: str) -> str:
     """Return what is wrong with a name that is not blank."""
     if len(name) > NAME_CHARACTERS_MAX:
         return f"has {len(name)} characters, at most {NAME_CHARACTERS_MAX} are allowed: {name[:40]!r}..."
-    if not name.isprintable():
+    if not is_plain(name):
         # Lone surrogates would fail in every store, control characters in every log line.
         return f"contains characters that cannot be shown: {name!r}"
     return ""

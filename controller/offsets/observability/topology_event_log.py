@@ -37,7 +37,7 @@ class TopologyEventLog:
         )
 
     def name_server_unusable(self, address: str, problem: str) -> None:
-        """Log that a NameServer does not answer."""
+        """Log that a NameServer does not answer, or not wholly."""
         self._logs.write(catalogue.NAMESRV_UNUSABLE, addr=address, error=problem)
 
     def masters_changed(self, changes: Sequence[MasterChange]) -> None:

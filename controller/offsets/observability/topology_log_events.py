@@ -30,8 +30,9 @@ NAMESRV_UNUSABLE: Final = LogEvent(
     name="namesrv_unusable",
     level=Level.WARNING,
     keys=("addr", "error"),
-    meaning="A NameServer of namesrvAddr does not answer, or with something else; once a minute for each.",
-    advice="Check namesrvAddr and that NameServer.",
+    meaning="A NameServer of namesrvAddr does not answer, or with something else, or with rows that cannot be read "
+    "(`error` names some), which are left out; once a minute for each.",
+    advice="Check namesrvAddr, that NameServer, and which brokers registered such rows there.",
 )
 MASTER_CHANGED: Final = LogEvent(
     name="master_changed",

@@ -16,6 +16,7 @@ from controller.offsets.topology.rare_reports import RareReports
 from controller.offsets.topology.shown_masters import BootTimes, ShownMasters, ShownRound, ShownSets
 from controller.offsets.topology.values import SetMaster
 from controller.offsets.topology.watch import MastersListener, is_fresh
+from remoting.admin.admin_request import left_out
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.routes import RoutedBrokerSet, registered_and_away
@@ -39,7 +40,7 @@ class NameServerObserver(Protocol):
     """Learns how the NameServers answer, to log and count it."""
 
     def name_server_unusable(self, address: str, problem: str) -> None:
-        """Report that a NameServer does not answer, or with something else; once a minute for each."""
+        """Report that a NameServer does not answer, or with something else or odd rows; once a minute for each."""
 
 
 class NameServerParts(NamedTuple):
@@ -139,15 +140,21 @@ class NameServerWatch:
 
     async def _query_sets(self, address: str) -> ShownSets | None:
         """Return what a NameServer shows, with sets that are away, without brokers; None if it does not answer."""
+        odd_rows: list[str] = []
         try:
-            found = await self._admin.call(address, registered_and_away())
+            found = await self._admin.call(address, registered_and_away(), odd_rows=odd_rows)
+            if odd_rows:
+                self._report(address, left_out(odd_rows))
             gone = (found.away or {}).values()
             away = (RoutedBrokerSet(cluster=e.cluster, broker_name=e.broker_name, addresses={}) for e in gone)
             return {each.broker_name: each for each in (*away, *found.broker_sets.values())}
         except RemotingError as error:
-            if self._reports.is_due(address, self._clock.now_ms()):
-                self._observer.name_server_unusable(address, str(error))
+            self._report(address, str(error))
             return None
+
+    def _report(self, address: str, problem: str) -> None:
+        if self._reports.is_due(address, self._clock.now_ms()):
+            self._observer.name_server_unusable(address, problem)
 
     async def _query_boot(self, admin: AdminClient, address: str) -> "_BootTime | None":
         """Return when a broker has started; None if it does not answer."""

@@ -21,6 +21,7 @@ async def _get(admin: Admin, line: CommandLine) -> None:
     least = long_integer(line, "l", 0)
     # A broker with many groups takes longer than other requests may take.
     patient = Site(with_timeout(admin.settings, timeout_s))
+    patient.odd = admin.site.odd
     try:
         found = await patient.call(
             line.needed("b"), broker_group_stats(only_orderly=switch_value(line, "o", default=False))

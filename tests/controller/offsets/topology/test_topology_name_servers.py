@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 from fakes.answering_peer import NOTHING, AnsweringPeer, refusal, success
@@ -98,6 +99,16 @@ async def site():
     async with Site() as site:
         await site.broker()
         yield site
+
+
+async def test_set_without_a_cluster_is_left_out_and_named_and_hides_no_other(site, monkeypatch):
+    body = json.loads(site.shown().body)
+    body["brokerAddrTable"]["odd"] = {"brokerName": "odd", "cluster": None, "brokerAddrs": {"0": "127.0.0.1:1"}}
+    monkeypatch.setattr(site, "shown", lambda: success(body))
+
+    assert await site.kinds(2) == [FOUND]
+    assert {address for address, _ in site.unusable} == {each.address for each in site.name_servers}
+    assert all("'brokerAddrTable.odd'" in problem for _, problem in site.unusable)
 
 
 async def test_master_is_found_and_its_restart_and_successor_too(site):

@@ -1,6 +1,7 @@
-"""One request over HTTP, and the whole answer to it. The edge.
+"""One request over HTTP, and the whole answer to it: the HTTP client of all tools. The edge.
 
-`http.client` of the standard library: a client of aiohttp takes 150 ms to import.
+Time and bytes are limited, and neither redirections nor proxies of the environment are followed. `http.client` of the
+standard library: a client of aiohttp takes 150 ms to import.
 """
 
 import http.client
@@ -11,8 +12,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
-
-from rmq.site.settings import SiteSettings
 
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -26,18 +25,20 @@ class HttpMessage(NamedTuple):
     body: bytes | None = None
 
 
-def connection_to(settings: SiteSettings, url: str, timeout_s: float) -> http.client.HTTPConnection:
-    """Return a connection, not opened yet; each wait on it has the timeout."""
+def connection_to(url: str, timeout_s: float, tls_ca: str = "") -> http.client.HTTPConnection:
+    """Return a connection, not opened yet; each wait has the timeout. `tls_ca` is a file, blank for the system's."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     if parts.scheme == "https":
-        context = ssl.create_default_context(cafile=settings.tls_ca or None)
+        context = ssl.create_default_context(cafile=tls_ca or None)
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
     return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
 
-def exchange(connection: http.client.HTTPConnection, message: HttpMessage, timeout_s: float) -> tuple[int, bytes]:
-    """Return status and body, of which ANSWER_BYTES_MAX and one more are read at most.
+def exchange(
+    connection: http.client.HTTPConnection, message: HttpMessage, timeout_s: float, bytes_max: int = ANSWER_BYTES_MAX
+) -> tuple[int, bytes]:
+    """Return status and body, of which `bytes_max` and one more are read at most. The connection is open.
 
     Raises TimeoutError if all of it has not come in time, however busy the peer is, OSError and HTTPException.
     """
@@ -57,8 +58,8 @@ def exchange(connection: http.client.HTTPConnection, message: HttpMessage, timeo
     try:
         connection.request(message.method, message.target, message.body, dict(message.headers))
         with connection.getresponse() as answer:
-            status, body = answer.status, answer.read(ANSWER_BYTES_MAX + 1)
-            if answer.length and len(body) <= ANSWER_BYTES_MAX:
+            status, body = answer.status, answer.read(bytes_max + 1)
+            if answer.length and len(body) <= bytes_max:
                 raise http.client.IncompleteRead(body, answer.length)
     except (OSError, http.client.HTTPException):
         if not is_late.is_set():
