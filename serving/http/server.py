@@ -244,16 +244,20 @@ def _checked(
     async def answer(request: web.Request) -> web.StreamResponse:
         headers = request.headers
         origins, authorizations = headers.getall(hdrs.ORIGIN, []), headers.getall(hdrs.AUTHORIZATION, [])
-        if authorizations and not tokens.is_open:
+        is_try = bool(authorizations) and not tokens.is_open
+        if is_try:
             begin_try(request, tokens.tries, logs)
+        wrong = None
         try:
             check(AccessHeaders(requested_host(request), origins, authorizations))
         except AdminDenied as denied:
-            if denied.reason != "wrong_token":
-                tokens.tries.succeeded(peer_host(request))
+            wrong = str(authorizations) if denied.reason == "wrong_token" else None
             record_denial(request, denied, counters, logs)
             raise
-        tokens.tries.succeeded(peer_host(request))
+        finally:
+            # A request without a token must not take back a try of another one.
+            if is_try:
+                tokens.tries.end(peer_host(request), wrong)
         return await handler(request)
 
     return answer
@@ -271,8 +275,8 @@ def _sees_details(request: web.Request, tokens: HttpTokens, logs: Logs) -> bool:
         begin_try(request, tokens.tries, logs)
     except TooManyRequests:
         return False
-    if is_admin := headers.shows(tokens.admin):
-        tokens.tries.succeeded(peer_host(request))
+    is_admin = headers.shows(tokens.admin)
+    tokens.tries.end(peer_host(request), None if is_admin else str(headers.authorizations))
     return is_admin
 
 

@@ -1,4 +1,4 @@
-"""How often an address may show a wrong token, at whatever door: values and rules; the time comes from outside."""
+"""How many wrong tokens an address may show, at whatever door: values and rules; the time comes from outside."""
 
 from typing import Final
 
@@ -14,23 +14,30 @@ NETWORKS_MAX: Final = 1024
 
 
 class TokenTries:
-    """The tries of each network that have not succeeded, those under way included."""
+    """The wrong tokens of each network, tries under way included.
+
+    A token that comes again is no new try: a program with an old token guesses nothing, and must not keep others of its
+    network out.
+    """
 
     def __init__(self) -> None:
-        #: The network that tried last stands last.
-        self._began_ms: dict[str, list[int]] = {}
+        #: When each try began, and the hash of what it showed, None while it is under way; the network that tried last
+        #: stands last.
+        self._tries: dict[str, list[tuple[int, int | None]]] = {}
 
     def begin(self, host: str, now_ms: int) -> int:
         """Count a try of a host that begins now; return 0, or how many ms it has to wait for it."""
         network = network_of(host)
-        began_ms = [each for each in self._began_ms.pop(network, ()) if each + WINDOW_MS > now_ms]
-        is_allowed = len(began_ms) < FAILURES_MAX
-        self._began_ms[network] = [*began_ms, now_ms] if is_allowed else began_ms
-        if len(self._began_ms) > NETWORKS_MAX:
-            del self._began_ms[next(iter(self._began_ms))]
-        return 0 if is_allowed else began_ms[0] + WINDOW_MS - now_ms
+        tries = [each for each in self._tries.pop(network, ()) if each[0] + WINDOW_MS > now_ms]
+        is_allowed = len(tries) < FAILURES_MAX
+        self._tries[network] = [*tries, (now_ms, None)] if is_allowed else tries
+        if len(self._tries) > NETWORKS_MAX:
+            del self._tries[next(iter(self._tries))]
+        return 0 if is_allowed else tries[0][0] + WINDOW_MS - now_ms
 
-    def succeeded(self, host: str) -> None:
-        """Take back the last try of a host: it showed the right token."""
-        if began_ms := self._began_ms.get(network_of(host)):
-            began_ms.pop()
+    def end(self, host: str, wrong: str | None = None) -> None:
+        """Take the last try of a host back, unless it showed a `wrong` token that it did not show before."""
+        if tries := self._tries.get(network_of(host)):
+            began_ms, _ = tries.pop()
+            if wrong is not None and all(shown != hash(wrong) for _, shown in tries):
+                tries.append((began_ms, hash(wrong)))

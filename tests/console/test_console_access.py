@@ -129,8 +129,8 @@ async def test_one_more_session_than_allowed_ends_the_oldest(public):
 
 
 async def test_wrong_tokens_are_logged_counted_and_limited(public):
-    for _ in range(FAILURES_MAX):
-        status, _, body = await public.sign_in("not the token at all")
+    for number in range(FAILURES_MAX):
+        status, _, body = await public.sign_in(f"not the token at all {number}")
         assert (status, body["error"]["code"]) == (401, "unauthorized")
     status, headers, _ = await public.sign_in(READ_TOKEN)
     assert status == 429

@@ -234,9 +234,9 @@ class Console:
         if not self._sessions.can_open:
             raise AdminDenied("off", f"Nobody can sign in: {PROPERTY} and {READER_PROPERTY} are blank.")
         opened = self._sessions.open(body.token, now_ms)
+        self._parts.tokens.tries.end(peer_host(request), None if opened else body.token)
         if opened is None:
             raise AdminDenied("wrong_token", f"This is neither the token of {PROPERTY} nor that of {READER_PROPERTY}.")
-        self._parts.tokens.tries.succeeded(peer_host(request))
         self._close_session(request)
         session_id, session = opened
         self._parts.logs.write(CONSOLE_SESSION_OPENED, peer=peer_address(request), rights=session.rights)

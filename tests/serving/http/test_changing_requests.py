@@ -290,7 +290,12 @@ async def test_lines_about_denied_requests_of_one_peer_are_limited(server):
 
 
 async def test_wrong_tokens_are_soon_not_looked_at_any_more(server):
-    statuses = [(await server.request("POST", "/topics", token="guess", json=ORDERS))[0] for _ in range(20)]
+    statuses = []
+    for number in range(20):
+        statuses.append((await server.request("POST", "/topics", token=f"guess-{number}", json=ORDERS))[0])
+        # Neither a request without a token nor one of another site gives a try back.
+        await server.request("POST", "/topics", token=None, json=ORDERS)
+        await server.request("POST", "/topics", token=None, headers={"Origin": "null"}, json=ORDERS)
     assert statuses == [401] * FAILURES_MAX + [429] * (20 - FAILURES_MAX)
     assert (await server.request("POST", "/topics", json=ORDERS))[0] == 429
     assert server.counters.http_admin_requests_denied.counts()[("wrong_token",)] == FAILURES_MAX

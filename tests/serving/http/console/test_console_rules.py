@@ -48,7 +48,18 @@ def test_right_tokens_are_no_tries():
     tries = TokenTries()
     for now_ms in range(3 * FAILURES_MAX):
         assert tries.begin("10.0.0.1", now_ms) == 0
-        tries.succeeded("10.0.0.1")
+        tries.end("10.0.0.1")
+
+
+def test_program_that_shows_an_old_token_again_and_again_keeps_nobody_out():
+    tries = TokenTries()
+    for now_ms in range(3 * FAILURES_MAX):
+        assert tries.begin("10.0.0.1", now_ms) == 0
+        tries.end("10.0.0.1", "the old token")
+    for number in range(FAILURES_MAX - 1):
+        assert tries.begin("10.0.0.1", 1000) == 0
+        tries.end("10.0.0.1", f"guess {number}")
+    assert tries.begin("10.0.0.1", 1000) == WINDOW_MS - 1000
 
 
 def test_addresses_of_one_ipv6_network_count_as_one():
