@@ -50,10 +50,11 @@ def route_of(
 
         fits = run_to_completion(fitting.fitting(sets, additions_of, host_bytes_max))
         if fits is not sets:
-            sets, names = list(fits), {each.broker_name for each in fits}
-            queues = {name: queue_data for name, queue_data in queues.items() if name in names}
-            mappings = mappings and {name: mapping for name, mapping in mappings.items() if name in names}
+            sets = list(fits)
+            queues = {each.broker_name: queues[each.broker_name] for each in sets}
             filter_servers = _filter_servers(tables, sets)
+    # Without the topic itself a set adds no mapping of it: what it may add would have no limit.
+    mappings = mappings and {name: mapping for name, mapping in mappings.items() if name in queues}
     return TopicRouteData(
         broker_datas=[
             broker_data(broker_set, acting=may_act and _may_act(broker_set, queues[broker_set.broker_name]))
@@ -62,7 +63,7 @@ def route_of(
         filter_server_table=filter_servers,
         order_topic_conf=msgspec.UNSET if order_topic_conf is None else order_topic_conf,
         queue_datas=list(queues.values()),
-        topic_queue_mapping_by_broker=msgspec.UNSET if mappings is None else dict(mappings),
+        topic_queue_mapping_by_broker=mappings or msgspec.UNSET,
     )
 
 

@@ -1,7 +1,7 @@
 """What fits into a route that hosts have made long: a share of each, the latest of a host left out first."""
 
 import pytest
-from builders import a_registration, topic_configs
+from builders import a_mapping, a_registration, topic_configs
 from route_states import register_broker
 
 from namesrv.core import fitting
@@ -72,6 +72,15 @@ def test_members_of_others_sets_count_for_the_host_that_registered_them(state):
     assert 0 in route.broker_datas[0].broker_addrs
     assert 20 < len(route.broker_datas[0].broker_addrs) < 32
     assert len(encode(route, Dialect.STANDARD)) < fitting.ROUTE_HOST_BYTES_MIN + 1000
+
+
+def test_sets_that_map_a_topic_which_they_do_not_have_add_nothing_to_its_route(state):
+    register(state, "real", OPERATOR, mappings={"Orders": a_mapping(broker_name="real", topic="Orders")})
+    long = {number: number for number in range(4000)}
+    for number in range(3):
+        mapping = a_mapping(broker_name=f"set-{number}", topic="Orders", curr_id_map=long)
+        register(state, f"set-{number}", topics=topic_configs("a", "b"), mappings={"Orders": mapping})
+    assert set(state.route_of("Orders", None).topic_queue_mapping_by_broker) == {"real"}
 
 
 def test_where_all_hosts_together_are_too_long_those_with_most_have_less(state, monkeypatch):
