@@ -28,6 +28,7 @@ from remoting.protocol.codec import decode_body, decode_fields, encode_fields
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.plain_text import is_plain
 from remoting.protocol.shapes.namesrv import (
     ORDER_TOPIC_CONFIG,
     BrokerIdentityHeader,
@@ -209,6 +210,8 @@ class BrokerRequestHandler:
         body = decode_body(RegisterTopicBody, request.body) if request.body else RegisterTopicBody()
         if header.topic:
             _check_length(RequestCode.REGISTER_TOPIC_IN_NAMESRV, "topic", header.topic)
+            if not is_plain(header.topic):
+                raise FieldInvalid(RequestCode.REGISTER_TOPIC_IN_NAMESRV.name, "topic", header.topic)
             self._perform(self._state.register_topic(header.topic, body.queue_datas))
         return request.reply()
 

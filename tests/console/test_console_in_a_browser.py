@@ -18,7 +18,6 @@ from peers.scripted import Line, ScriptedBroker
 SCRIPT = "<script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
 QUOTES = "\"'`&quot;</td>"
 CHINESE = "经纪人-甲"
-REVERSED = "broker-\u202eb"
 
 TOPICS = {"TopicTest": 4}
 SAME, OTHER = "'n0'", "'n1'"
@@ -66,7 +65,7 @@ async def test_overview_shows_brokers_roles_and_differences_and_loads_nothing_fr
     plane.register(both, "broker-a")
     plane.register(both, "broker-a", 1)
     plane.register(both, "broker-b", 1)
-    for name in (SCRIPT, QUOTES, CHINESE, REVERSED):
+    for name in (SCRIPT, QUOTES, CHINESE):
         plane.register(both, name, cluster="集群<b>")
     plane.register((plane.second,), "only-at-the-second")
 
@@ -77,11 +76,11 @@ async def test_overview_shows_brokers_roles_and_differences_and_loads_nothing_fr
         assert list(tables) == ["Clusters", "Broker sets", "NameServers", "Controllers"]
         assert [row[:6] for row in tables["Clusters"]] == [
             ["C", "2", "1", "0", "1", "2"],
-            ["集群<b>", "4", "0", "0", "4", "0"],
+            ["集群<b>", "3", "0", "0", "3", "0"],
         ]
 
         sets = {row[0]: row for row in tables["Broker sets"]}
-        shown = {SCRIPT, QUOTES, CHINESE, "broker-\\u202eb"}
+        shown = {SCRIPT, QUOTES, CHINESE}
         assert set(sets) == shown | {"broker-a", "broker-b"}
         assert sets["broker-a"][2] == "has a master"
         assert sets["broker-b"][2] == "no master"

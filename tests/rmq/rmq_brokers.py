@@ -21,7 +21,7 @@ MAX_OFFSET = 30
 MIN_OFFSET = 31
 
 SYSTEM_TOPICS = ["TBW102", "SELF_TEST_TOPIC"]
-ODD_NAMES = ['it\'s "quoted"', "<script>alert(1)</script>", "订单主题", "x" * 255, "a\x1b[2Jb\nc", "=cmd|calc", "a b"]
+ODD_NAMES = ['it\'s "quoted"', "<script>alert(1)</script>", "订单主题", "x" * 255, "a\u3164b", "=cmd|calc", "a b"]
 
 
 #: Answer of a NameServer that lists one broker (106).

@@ -149,7 +149,7 @@ def test_topics_with_odd_names_have_a_past(past, shown):
     for name in ODD_NAMES:
         (row,) = shown("history", "route", name, "--at", past.both.at, "-o", "json").items
         assert (row["topic"], row["brokerName"]) == (name, "broker-a")
-        assert "\x1b" not in shown("history", "route", name, "--at", past.both.at).out
+        assert "\u3164" not in shown("history", "route", name, "--at", past.both.at).out
 
 
 def test_past_is_shown_as_table_and_csv(past, shown):

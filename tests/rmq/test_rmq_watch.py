@@ -133,7 +133,7 @@ def test_lists_of_a_server_without_notices_are_read_every_two_seconds(live, poll
     header, *rows = csv.reader(watcher.lines)
     assert header == ["type", "seen", "topic", "kind"]
     assert [row[0] for row in rows] == ["ADDED"] * len(ODD_NAMES) + ["DELETED"] * len(ODD_NAMES)
-    assert r"a\x1b[2Jb\x0ac" in {row[2] for row in rows}
+    assert r"a\u3164b" in {row[2] for row in rows}
 
 
 def test_name_server_that_is_restarted_is_reported_and_no_topic_is_deleted_meanwhile(tmp_path):

@@ -9,6 +9,7 @@ from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.addresses import is_address, is_name
 from remoting.protocol.errors import BodyError
+from remoting.protocol.plain_text import is_plain
 from remoting.protocol.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInfo
 
 #: Filter servers of one broker; brokers before 5.0 have some for each processor at most.
@@ -99,7 +100,7 @@ class AcceptedTopics:
 
 
 def _is_topic_name(name: str) -> bool:
-    return 0 < len(name) <= NameTooLong.CHARS_MAX
+    return 0 < len(name) <= NameTooLong.CHARS_MAX and is_plain(name)
 
 
 def _is_valid_mapping(mapping: TopicQueueMappingInfo) -> bool:

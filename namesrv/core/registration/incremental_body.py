@@ -24,6 +24,7 @@ from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.errors import BodyError
+from remoting.protocol.plain_text import is_plain
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody
 from remoting.protocol.shapes.route import TopicConfig
 
@@ -208,4 +209,4 @@ def _read_blocks(
 
 def can_be_topics(names: Collection[str]) -> bool:
     """Return whether all of these can be names of topics."""
-    return "" not in names and max(map(len, names), default=0) <= NameTooLong.CHARS_MAX
+    return "" not in names and max(map(len, names), default=0) <= NameTooLong.CHARS_MAX and is_plain("".join(names))

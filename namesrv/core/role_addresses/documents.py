@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from namesrv.core.role_addresses.checks import CHECKED_MAX, RoleAddressUse, checked_uses
 from namesrv.core.role_addresses.rules import Network, RoleAddressRule, RoleAddressRules, SlaveAddresses
-from remoting.protocol.addresses import NAME_CHARS_MAX, host_and_port
+from remoting.protocol.addresses import NAME_CHARS_MAX, host_and_port, is_name
 from remoting.protocol.shapes.route import MASTER_ID
 from serving.config.name_patterns import is_pattern
 from serving.config.table_documents import (
@@ -46,7 +46,7 @@ VIP_OFFSET: Final = 2
 _PORT_MAX: Final = 65_535
 _BROKER_ID_MAX: Final = 2**63 - 1
 
-_SET: Final = re.compile(r"[^\x00-\x1f\x7f\[\]]+")
+_SET: Final = re.compile(r"[^\[\]]+")
 _IPV4: Final = re.compile(r"([0-9.]+):([0-9]{1,5})")
 _IPV6: Final = re.compile(r"\[([0-9a-fA-F:.]+)\]:([0-9]{1,5})")
 #: The bits before an IPv4 address that is written as an IPv6 one.
@@ -174,7 +174,7 @@ def _problems(table: Any) -> Iterator[Problem]:
 
 
 def _set(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > NAME_CHARS_MAX or not _SET.fullmatch(value):
+    if not isinstance(value, str) or not is_name(value) or not _SET.fullmatch(value):
         raise WrongValue(f"a brokerName of 1 to {NAME_CHARS_MAX} characters without [ and ], or a pattern with * and ?")
     return value
 

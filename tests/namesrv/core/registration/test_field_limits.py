@@ -53,6 +53,24 @@ async def test_invalid_names_and_addresses_are_refused(desk, field, text):
     assert await route(desk) == before
 
 
+@pytest.mark.parametrize("hidden", ["\x00", "\n", "\x1b[2J", "\x9b", "\u200b", "\u202e", "\u2028"])
+async def test_topics_with_hidden_characters_are_left_out(desk, hidden):
+    # Once in a body as brokers write it, and once as others do.
+    for topic_name in (f"a{hidden}b", ""):
+        table = {name: {"topicName": name, "perm": 6} for name in ("T", "U")}
+        table[f"a{hidden}b"] = {"perm": 6} | ({"topicName": topic_name} if topic_name else {})
+        body = {"topicConfigSerializeWrapper": {"topicConfigTable": table}}
+        assert (await register(desk, MASTER, json.dumps(body).encode())).code == 0
+    listed = await desk.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert sorted(json.loads(listed.body)["topicList"]) == ["T", "U"]
+    answer = await desk.request(
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+        {"topic": f"a{hidden}b"},
+        b'{"queueDatas":[{"brokerName":"broker-a","perm":6}]}',
+    )
+    assert (answer.code, answer.remark.startswith("REGISTER_TOPIC_IN_NAMESRV: topic cannot be")) == (1, True)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
