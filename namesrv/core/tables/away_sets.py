@@ -19,7 +19,8 @@ from remoting.protocol.shapes.broker_sets import AwayBrokerSet
 
 #: Away sets, and sets in the file.
 SETS_MAX: Final = 1_000
-#: Away sets of one host: anybody can register invented sets and leave.
+#: Away sets of one host, but for those that were registered for a day: anybody can register invented sets and leave,
+#: and all sets of a site may be behind one address.
 SETS_PER_HOST_MAX: Final = 32
 #: So many more are kept until those beyond the limit go: to look for the next one at each departure takes too long.
 _SURPLUS_MAX: Final = 100
@@ -160,6 +161,7 @@ class AwaySets:
         longest: dict[str, RememberedSet] = {}
         for known in sorted(self._away.values(), key=attrgetter("registered_ms"), reverse=True):
             of_hosts[known.network] += 1
-            if of_hosts[known.network] <= SETS_PER_HOST_MAX or not known.network:
+            is_long = known.registered_ms >= KEPT_MS
+            if of_hosts[known.network] <= SETS_PER_HOST_MAX or is_long or not known.network:
                 longest[known.broker_name] = known
         return dict(islice(longest.items(), SETS_MAX))

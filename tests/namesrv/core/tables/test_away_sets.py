@@ -88,6 +88,13 @@ def test_of_one_host_those_are_remembered_that_were_registered_longest(sets):
     assert [known.network for known in sets.known(2 * LONG_MS) if known.broker_name == BROKER] == ["10.9.9.9"]
 
 
+def test_all_sets_of_a_site_behind_one_address_are_remembered(sets):
+    for number in range(2 * SETS_PER_HOST_MAX):
+        come(sets, 0, f"broker-{number}", members={0: a_member(network="10.9.9.9")})
+        leave(sets, KEPT_MS, f"broker-{number}")
+    assert len(names(sets)) == sum(sets.counts().values()) == 2 * SETS_PER_HOST_MAX
+
+
 def test_a_set_that_was_registered_for_a_moment_is_not_remembered_unless_it_was_known_before(sets):
     stay(sets, ms=LONG_MS - 1)
     assert names(sets) == []
