@@ -237,7 +237,7 @@ class NameServerConfig(ServerConfig):
             "topicBytesMax",
             _AT_LEAST_0,
             "Bytes of memory that the topics of all sets may take, a host half of it and a connection an eighth; "
-            "registrations beyond it are answered 1; 0 for an eighth of the memory, 256 MiB at least.",
+            "registrations beyond it are answered 1; 0 for a quarter of the memory, 256 MiB at least.",
             KEEPS_OUT,
         ),
     ] = 0

@@ -19,7 +19,8 @@ _SHARE: Final = 8
 #: A frame of a very large broker has 64 MiB; no deployment needs more than 512 MiB.
 _SHARE_BYTES_MIN: Final = 64 * 1024 * 1024
 _SHARE_BYTES_MAX: Final = 512 * 1024 * 1024
-#: Tables grow with the site, so their limit grows with the machine.
+#: Tables grow with the site, so their limit, such a part of the memory, grows with the machine.
+_TABLE_SHARE: Final = 4
 _TABLE_BYTES_MIN: Final = 256 * 1024 * 1024
 
 #: Files that are not connections of peers: the HTTP side's connections, requests of ours, stores and logs.
@@ -39,7 +40,7 @@ def with_shares(config: Config, memory_bytes: int) -> Config:
     """
     memory_bytes //= 2 if config.has_others_properties else 1
     share = share_bytes(memory_bytes)
-    table_bytes = max(_TABLE_BYTES_MIN, memory_bytes // _SHARE)
+    table_bytes = max(_TABLE_BYTES_MIN, memory_bytes // _TABLE_SHARE)
     of_tables: dict[str, Any] = {option: getattr(config, option) or table_bytes for option in config.table_limits}
     return dataclasses.replace(
         config,

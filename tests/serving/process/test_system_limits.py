@@ -47,7 +47,7 @@ def test_peers_may_take_a_part_of_the_memory_for_each_kind_of_what_they_leave(me
     assert share_bytes(memory) == share
 
 
-@pytest.mark.parametrize(("memory", "share"), [(512 * MIB, 256 * MIB), (8192 * MIB, 1024 * MIB), (2**40, 2**37)])
+@pytest.mark.parametrize(("memory", "share"), [(512 * MIB, 256 * MIB), (8192 * MIB, 2048 * MIB), (2**40, 2**38)])
 def test_tables_may_take_more_of_a_larger_machine(memory, share):
     assert with_shares(NameServerConfig(), memory).topic_bytes_max == share
     assert with_shares(NameServerConfig(topic_bytes_max=7), memory).topic_bytes_max == 7
