@@ -31,6 +31,7 @@ from remoting.protocol.shapes.history import (
     PastRoutes,
     nothing_known,
 )
+from serving.process.system_limits import usable_memory_bytes
 from timemachine.broker_events import timeline
 from timemachine.broker_life import life_of
 from timemachine.broker_rows import broker_rows, server_rows
@@ -42,13 +43,11 @@ from timemachine.rows import History, StoredRow
 ITEMS_MAX: Final = 1000
 #: The server that waits for the answer goes first.
 _NICENESS: Final = 5
-#: What a process may take, or a third of its container: two of them run at a time, beside the server.
+#: What a process may take, or a third of the memory (of the container): two run at a time, beside the server.
 MEMORY_BYTES_MAX: Final = 384 * 1024 * 1024
 _MEMORY_SHARE: Final = 3
 #: Python and all that is imported need so much.
 _MEMORY_BYTES_MIN: Final = 96 * 1024 * 1024
-#: The limit of the container, of control groups 2 and 1.
-GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 #: If memory runs out all the same, the kernel ends this process first; in a container it may end the server with it.
 _OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 _OOM_SCORE_MAX: Final = "1000"
@@ -63,7 +62,7 @@ _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 def main() -> int:
     """Answer the query on standard input."""
     os.nice(_NICENESS)
-    memory_bytes = memory_bytes_max(GROUP_LIMITS)
+    memory_bytes = memory_bytes_max(usable_memory_bytes())
     _limit_memory(memory_bytes)
     query = msgspec.json.decode(sys.stdin.buffer.read(), type=PastQuery)
     # Outside of `except`, where all that was read is still held.
@@ -81,13 +80,9 @@ def main() -> int:
     return 0
 
 
-def memory_bytes_max(group_limits: Iterable[Path]) -> int:
-    """Return how much this process may take."""
-    for path in group_limits:
-        # Without a limit the file says `max`.
-        with suppress(OSError, ValueError):
-            return min(max(int(path.read_text()) // _MEMORY_SHARE, _MEMORY_BYTES_MIN), MEMORY_BYTES_MAX)
-    return MEMORY_BYTES_MAX
+def memory_bytes_max(usable_bytes: int) -> int:
+    """Return how much of the usable memory this process may take."""
+    return min(max(usable_bytes // _MEMORY_SHARE, _MEMORY_BYTES_MIN), MEMORY_BYTES_MAX)
 
 
 def _limit_memory(memory_bytes: int) -> None:
