@@ -6,8 +6,6 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 import asyncio
 import re
 from collections.abc import Sequence
-from functools import partial
-from heapq import nsmallest
 from itertools import accumulate
 from typing import Final
 
@@ -21,7 +19,7 @@ from namesrv.core.role_addresses.rules import RoleAddressRule
 from namesrv.core.role_addresses.state import RoleAddresses
 from namesrv.core.route_fetches import version_after
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
+from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
 from namesrv.http import shapes
@@ -37,7 +35,7 @@ from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.history_views import HistoryViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
-from serving.http.views import HttpRefused, MetricsText, NotFound, ViewRequest, requested_page, requested_part
+from serving.http.views import HttpRefused, MetricsText, NotFound, ViewRequest, requested_page
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
 
@@ -81,16 +79,18 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         items = [_listed_cluster(name, numbers.get(name) or ClusterSummary(), away[name]) for name in page.keys]
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
+    async def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
         """Return a page of live brokers, of one broker set where it is named."""
-        brokers = self._tables.brokers
-        if (name := request.query.get("brokerName")) is None:
-            total = len(self._tables.live)
-            page = requested_part(partial(_members_after, brokers), total, request, tuple[str, str, int])
-        else:
-            page = requested_page(sorted(_members_of(brokers.get(name))), request, tuple[str, str, int])
-        sets = {name: broker_set for _, name, _ in page.keys if (broker_set := brokers.get(name))}
-        items = [self._listed_broker(sets[name], broker_id) for _, name, broker_id in page.keys]
+        brokers, wanted = self._tables.brokers, request.query.get("brokerName")
+        members = [
+            (member.cluster, broker_set.broker_name, broker_id)
+            for broker_set in (brokers.sets() if wanted is None else filter(None, [brokers.get(wanted)]))
+            for broker_id, member in broker_set.members.items()
+        ]
+        page = requested_page(await sorted_in_turns(members), request, tuple[str, str, int])
+        # Brokers come and go while others are served in between.
+        present = [(broker_set, i) for _, name, i in page.keys if (broker_set := brokers.get(name))]
+        items = [self._listed_broker(broker_set, i) for broker_set, i in present if i in broker_set.members]
         return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
@@ -284,27 +284,6 @@ class TopicNames:
                 self._names = await sorted_in_turns(self._topics.topics())
                 self._version = version
             return self._names
-
-
-def _members_of(broker_set: RegisteredSet | None) -> list[tuple[str, str, int]]:
-    """Return the members of a set, each by its cluster, the name of the set and its id."""
-    members = broker_set.members.items() if broker_set else ()
-    return [(member.cluster, broker_set.broker_name, broker_id) for broker_id, member in members]  # type: ignore[union-attr]
-
-
-def _members_after(brokers: BrokerTable, after: tuple[str, str, int] | None, count: int) -> list[tuple[str, str, int]]:
-    """Return the next `count` members, in order, without sorting more names than these have."""
-    found: list[tuple[str, str, int]] = []
-    listed = brokers.clusters()
-    # Of the first cluster and the first name all may stand before.
-    for cluster in nsmallest(count + 1, (name for name in listed if after is None or name >= after[0])):
-        least = after[1] if after is not None and cluster == after[0] else ""
-        for name in nsmallest(count + 1, [name for name in listed[cluster] if name >= least]):
-            members = sorted(each for each in _members_of(brokers.get(name)) if each[0] == cluster)
-            found += [each for each in members if after is None or each > after]
-            if len(found) >= count:
-                return found[:count]
-    return found
 
 
 def _listed_cluster(name: str, numbers: ClusterSummary, away: int) -> shapes.ListedCluster:

@@ -7,7 +7,7 @@ import asyncio
 import heapq
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
@@ -54,31 +54,21 @@ def page_of(keys: Sequence[Key], request: PageRequest, kind: type[Key]) -> ListP
     return ListPage(part, len(keys), _cursor(part[-1]) if more else None)
 
 
-def part_of(
-    keys_after: Callable[[Key | None, int], Sequence[Key]], total: int, request: PageRequest, kind: type[Key]
-) -> ListPage[Key]:
-    """Return the part after the cursor of so many keys, of which `keys_after` finds the next few; raises BadCursor."""
-    after = None if request.cursor is None else _key(request.cursor, kind)
-    keys = keys_after(after, request.limit + 1)
-    part = keys[: request.limit]
-    return ListPage(part, total, _cursor(part[-1]) if len(keys) > len(part) else None)
-
-
 def with_prefix(names: Sequence[str], prefix: str) -> Sequence[str]:
     """Return the part of sorted `names` that begins with `prefix`."""
     return names[bisect_left(names, prefix) : bisect_right(names, prefix + _LAST_CHARACTER)] if prefix else names
 
 
-async def sorted_in_turns(names: Iterable[str]) -> list[str]:
-    """Return `names` sorted, giving others a turn in between: a sort of a million names would stop the server."""
-    unsorted = list(names)
+async def sorted_in_turns(keys: Iterable[Key]) -> list[Key]:
+    """Return `keys` sorted, giving others a turn in between: a sort of a million would stop the server."""
+    unsorted = list(keys)
     runs = []
     for at in range(0, len(unsorted), _SLICE):
         runs.append(sorted(unsorted[at : at + _SLICE]))
         await asyncio.sleep(0)
     if len(runs) <= 1:
         return runs[0] if runs else []
-    merged: list[str] = []
+    merged: list[Key] = []
     merging = heapq.merge(*runs)
     while part := list(islice(merging, _SLICE)):
         merged += part

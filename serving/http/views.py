@@ -1,7 +1,6 @@
 """Requests over HTTP, their refusals, the views of any server and their bodies, as values; imports no web server."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -9,7 +8,7 @@ import msgspec
 from serving.config.checks import shortened
 from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, listed_properties
-from serving.http.pages import BadCursor, Key, ListPage, PageRequest, page_of, part_of
+from serving.http.pages import BadCursor, Key, ListPage, PageRequest, page_of
 from serving.metrics.health import Health, Serving
 
 _Config_co = TypeVar("_Config_co", bound=ServerConfig, covariant=True)
@@ -202,22 +201,8 @@ class ServerViews(Generic[Config]):
 
 def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -> ListPage[Key]:
     """Return the part of sorted `keys` that is requested; raises HttpRefused."""
-    with _cursors_checked():
-        return page_of(keys, request.page, kind)
-
-
-def requested_part(
-    keys_after: Callable[[Key | None, int], Sequence[Key]], total: int, request: ViewRequest, kind: type[Key]
-) -> ListPage[Key]:
-    """Return the part that is requested, of which `keys_after` finds the next few keys; raises HttpRefused."""
-    with _cursors_checked():
-        return part_of(keys_after, total, request.page, kind)
-
-
-@contextmanager
-def _cursors_checked() -> Iterator[None]:
     try:
-        yield
+        return page_of(keys, request.page, kind)
     except BadCursor:
         raise HttpRefused("cursor must be the nextCursor of the page before, of the same list.") from None
 
