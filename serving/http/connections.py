@@ -28,8 +28,8 @@ _SHARE_CHOSEN: Final = 8
 FIRST_REQUEST_S: Final = 5
 #: Seconds for which a client may read nothing of what was sent to it; then its connection is closed.
 STALL_S: Final = 60.0
-#: Answers that were not read of all connections together, in bytes, unless a server says otherwise.
-UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
+#: Answers of all connections together that were not read, in bytes. What pages and programs read is far shorter.
+UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 
 Handler = web.RequestHandler
 
@@ -41,16 +41,14 @@ class HttpConnections:
         self,
         make: Callable[[], Handler],
         connections_max: int = 0,
-        unread_bytes_max: int = 0,
         rejected: Callable[[str, str], None] = lambda _peer, _problem: None,
     ) -> None:
-        """Take what makes the handler of a connection, the limits, 0 for the usual ones, and what logs a slow reader.
+        """Take what makes the handler of a connection, the limit, 0 for the usual one, and what logs a slow reader.
 
         That gets the address of the client and a sentence.
         """
         self._make = make
         self._connections_max = connections_max or CONNECTIONS_MAX
-        self._unread_bytes_max = unread_bytes_max or UNREAD_BYTES_MAX
         self._rejected = rejected
         #: Downwards: of those that did something in the same moment the oldest is to go.
         self._numbers = count(0, -1)
@@ -138,7 +136,7 @@ class HttpConnections:
         """Close connections until what all leave unread is within its limit: the largest of the host with most."""
         sizes = {connection: connection.unread_bytes for connection in self._unread}
         total = sum(sizes.values())
-        while total > self._unread_bytes_max and len(sizes) > 1:
+        while total > UNREAD_BYTES_MAX and len(sizes) > 1:
             hosts: Counter[str] = Counter()
             for connection, size in sizes.items():
                 hosts[connection.network] += size
@@ -147,7 +145,7 @@ class HttpConnections:
             size = sizes.pop(largest)
             self._rejected(
                 largest.peer,
-                f"answers that clients have not read have {total} bytes, over the limit of {self._unread_bytes_max}; "
+                f"answers that clients have not read have {total} bytes, over the limit of {UNREAD_BYTES_MAX}; "
                 f"{size} of them are of this one",
             )
             total -= size

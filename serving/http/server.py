@@ -122,13 +122,8 @@ def make_app(
     return app
 
 
-async def start_http(
-    app: web.Application, port: socket.socket, connections_max: int = 0, unread_bytes_max: int = 0
-) -> HttpServer:
-    """Serve the connections of a port that is open already: so many, with so many bytes of answers that nobody read.
-
-    0 for the usual limits.
-    """
+async def start_http(app: web.Application, port: socket.socket, connections_max: int = 0) -> HttpServer:
+    """Serve the connections of a port that is open already, so many at a time; 0 for the usual limit."""
     runner = web.AppRunner(
         app,
         handle_signals=False,
@@ -150,7 +145,7 @@ async def start_http(
     def rejected(peer: str, problem: str) -> None:
         app[_LOGS].write(HTTP_REQUEST_REJECTED, peer=peer, error=problem)
 
-    connections = HttpConnections(server, connections_max, unread_bytes_max, rejected)
+    connections = HttpConnections(server, connections_max, rejected)
     app[CONNECTIONS].append(connections)
     return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
 

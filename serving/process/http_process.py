@@ -20,7 +20,7 @@ from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask
 from serving.process.process import Runtime, bound_http_socket, settled_memory
 from serving.process.recording import recording_of
-from serving.process.system_limits import raised_file_limit, room_for_connections, unread_http_bytes_max
+from serving.process.system_limits import raised_file_limit, room_for_connections
 
 if TYPE_CHECKING:
     from serving.http.endpoints import Endpoint
@@ -102,7 +102,7 @@ class HttpProcess(Generic[Config]):
 
         endpoints, views = load()
         app = make_app(self._kind, endpoints, views, self._counters, self._logs, self._tokens)
-        return lambda: start_http(app, port, self._connections_max, unread_http_bytes_max())
+        return lambda: start_http(app, port, self._connections_max)
 
     async def serve(self, *own: BackgroundTask) -> None:
         """Be ready and run the background tasks until the stop signal."""

@@ -48,13 +48,7 @@ from serving.process.recording import Measure, recording_of
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
-from serving.process.system_limits import (
-    raised_file_limit,
-    room_for_connections,
-    unread_http_bytes_max,
-    usable_memory_bytes,
-    with_shares,
-)
+from serving.process.system_limits import raised_file_limit, room_for_connections, usable_memory_bytes, with_shares
 
 if TYPE_CHECKING:
     from serving.http.endpoints import Endpoint
@@ -279,7 +273,7 @@ class ServerProcess(Generic[Config]):
                 ),
             )
         starts: list[Callable[[], Awaitable[HttpServer]]] = [
-            partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max, unread_http_bytes_max())
+            partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max)
         ]
         if self._lookup_socket is not None:
             lookups = [each for each in endpoints if each.is_lookup]

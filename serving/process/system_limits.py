@@ -51,14 +51,6 @@ def with_shares(config: Config, memory_bytes: int) -> Config:
     )
 
 
-def unread_http_bytes_max() -> int:
-    """Return the limit in bytes of answers over HTTP that clients have not read: a part of such a share.
-
-    Answers that pages and programs need are short, and each is there twice until it is read.
-    """
-    return share_bytes(usable_memory_bytes()) // _SHARE
-
-
 def usable_memory_bytes(root: Path = Path("/")) -> int:
     """Return the least of the machine's memory and the limits of the control groups that this process is in."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
