@@ -82,7 +82,7 @@ def compare(
 ) -> CooperativeTask[ComparedRegistration]:
     """Compare the topics of a registration, and work out what it takes to store what differs."""
     queues = yield from registration.compare_queues(tables, request, topic_sets_max)
-    mappings = yield from registration.compare_mappings(tables, request, topic_sets_max)
+    mappings = yield from registration.compare_mappings(tables, request)
     compared = ComparedRegistration(queues, mappings, None)
     decision = registration.decide(
         tables, request, queues, mappings, delete_missing_topics=delete_missing_topics, now_ms=0
@@ -118,13 +118,11 @@ def topic_additions(
     if topic not in tables.topics and len(taken) < len(offered):
         return
     for data in taken:
-        name = data.broker_name
-        broker_set, has = _known_set(tables, name), tables.topics.topics_of(name)
-        places: TopicPlaces[QueueData] = TopicPlaces(tables, broker_set, has, tables.topics.holders_of, topic_sets_max)
-        if queues := dict(places.admitted([(topic, data)])):
+        broker_set = _known_set(tables, data.broker_name)
+        if queues := dict(TopicPlaces(tables, broker_set, topic_sets_max).admitted([(topic, data)])):
             yield SetChange(
                 broker_set=broker_set,
-                queue_changes=_queue_changes(tables, name, queues),
+                queue_changes=_queue_changes(tables, data.broker_name, queues),
                 lifted_overrides=(topic,),
             )
 

@@ -54,7 +54,7 @@ def route_of(
             queues = {each.broker_name: queues[each.broker_name] for each in sets}
             filter_servers = _filter_servers(tables, sets)
     # Without the topic itself a set adds no mapping of it: what it may add would have no limit.
-    mappings = mappings and {name: mapping for name, mapping in mappings.items() if name in queues}
+    mapped = {name: mapping for name, mapping in (mappings or {}).items() if name in queues}
     return TopicRouteData(
         broker_datas=[
             broker_data(broker_set, acting=may_act and _may_act(broker_set, queues[broker_set.broker_name]))
@@ -63,7 +63,7 @@ def route_of(
         filter_server_table=filter_servers,
         order_topic_conf=msgspec.UNSET if order_topic_conf is None else order_topic_conf,
         queue_datas=list(queues.values()),
-        topic_queue_mapping_by_broker=mappings or msgspec.UNSET,
+        topic_queue_mapping_by_broker=mapped or msgspec.UNSET,
     )
 
 

@@ -55,8 +55,8 @@ BROKER_TOPICS_IGNORED: Final = LogEvent(
     keys=(*_WHO, "topics", "ignored_topics", "data_version"),
     meaning="A registration changed nothing; `ignored_topics` topics, mappings or filter servers were ignored.",
     advice="Delete them on the broker: a name is empty, too long or has characters that are not shown, an entry "
-    "exceeds 56 KiB, or an address is invalid. Or the host has `topicSetsPerHostMax` sets in the topics: raise it if they "
-    "are real.",
+    "exceeds 56 KiB, or an address is invalid. Or the host has `topicSetsPerHostMax` sets in the topics: raise it if "
+    "they are real.",
 )
 REGISTRATION_CONFLICTED: Final = LogEvent(
     name="registration_conflicted",

@@ -5,7 +5,6 @@ changes of one kind wait for each other, and readers never wait. Answers to `KVC
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -54,7 +53,6 @@ class DurableSettings(StoredConfig[NameServerConfig]):
         self._kv_turn = asyncio.Lock()
         #: Which host put an entry since the start, and its characters; the file does not tell of those before.
         self._kv_sizes: dict[tuple[str, str], tuple[str, int]] = {}
-        self._kv_of_host: Counter[str] = Counter()
 
     async def put_kv(self, namespace: str | None, key: str | None, value: str | None, network: str = "") -> None:
         """Store an entry of a host; raises KvKeyMissing, KvTooLong, or NotStored if the disk refuses."""
@@ -75,13 +73,13 @@ class DurableSettings(StoredConfig[NameServerConfig]):
             if (size := len(changed.encode())) > KV_BYTES_MAX:
                 raise KvTooLong("a KV table in bytes", size, KV_BYTES_MAX)
             size = len(namespace) + len(key) + len(value or "")
-            former, before = self._kv_sizes.get((namespace, key), ("", 0))
-            of_host = self._kv_of_host[network] + size - before * (former == network)
+            others = (
+                size for entry, (host, size) in self._kv_sizes.items() if host == network and entry != (namespace, key)
+            )
+            of_host = size + sum(others)
             if of_host > KV_CHARS_MAX // 2:
                 raise KvTooLong("what this host put into the KV table in characters", of_host, KV_CHARS_MAX // 2)
             await self._store_kv(changed, namespace, key)
-            self._kv_of_host[former] -= before
-            self._kv_of_host[network] += size
             self._kv_sizes[namespace, key] = network, size
 
     async def delete_kv(self, namespace: str | None, key: str | None) -> None:
@@ -90,8 +88,7 @@ class DurableSettings(StoredConfig[NameServerConfig]):
             return
         async with self._kv_turn:
             await self._store_kv(self.kv.without(namespace, key), namespace, key)
-            former, before = self._kv_sizes.pop((namespace, key), ("", 0))
-            self._kv_of_host[former] -= before
+            self._kv_sizes.pop((namespace, key), None)
 
     async def _store_kv(self, changed: KvConfig, namespace: str, key: str) -> None:
         before = self.kv.get(namespace, key)

@@ -4,7 +4,7 @@ Answers that wait are awaitable: for the disk, or for a turn of the cooperative 
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
@@ -170,11 +170,7 @@ class OperatorRequestHandler:
                 if (queues := topics.first_queues_of(topic)) and is_wanted(queues.topic_sys_flag)
             )
             yield
-        if _is_short(found):
-            body = encode(TopicList(topic_list=found), Dialect.STANDARD)
-            if len(body) <= LIST_BYTES_MAX:
-                return request.reply(body=body)
-        return (yield from self._cut(request, found))
+        return _whole_list(request, found) or (yield from self._cut(request, found))
 
     def _check_topic_list(self) -> None:
         if not self._settings.config.enable_topic_list:
@@ -185,11 +181,8 @@ class OperatorRequestHandler:
     ) -> Answer:
         """Answer a list of topics, or what of it fits of each host."""
         every = list(topics)
-        if _is_short(every):
-            body = encode(TopicList(broker_addr=broker_addr, topic_list=every), Dialect.STANDARD)
-            if len(body) <= LIST_BYTES_MAX:
-                return request.reply(body=body)
-        return self._runner.run(self._cut(request, every, broker_addr), peer.id, 0)
+        whole = _whole_list(request, every, broker_addr)
+        return whole or self._runner.run(self._cut(request, every, broker_addr), peer.id, 0)
 
     def _cut(
         self, request: RemotingCommand, topics: list[str], broker_addr: str | UnsetType = UNSET
@@ -220,6 +213,11 @@ class OperatorRequestHandler:
         return broker_set.network if broker_set else ""
 
 
-def _is_short(topics: Collection[str]) -> bool:
-    """Return whether a list may fit without being cut: one that is far too long is not even encoded."""
-    return sum(map(len, topics)) + 3 * len(topics) <= LIST_BYTES_MAX
+def _whole_list(
+    request: RemotingCommand, topics: list[str], broker_addr: str | UnsetType = UNSET
+) -> RemotingCommand | None:
+    """Return an answer with all topics, None if it is too long; one that is far too long is not even encoded."""
+    if sum(map(len, topics)) + 3 * len(topics) > LIST_BYTES_MAX:
+        return None
+    body = encode(TopicList(broker_addr=broker_addr, topic_list=topics), Dialect.STANDARD)
+    return request.reply(body=body) if len(body) <= LIST_BYTES_MAX else None

@@ -3,9 +3,9 @@
 Answers to `RouteInfoManager.registerBroker` (docs/protocol/namesrv.md 3.2). Pure: reads the tables, returns the change.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,7 +14,6 @@ from namesrv.core.tables.broker_connections import registered, removal_event
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
-from namesrv.core.tables.topic_brokers import Holders
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -69,23 +68,16 @@ class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifyMinBrokerIdChange | None = None
 
 
-class TopicPlaces(Generic[Value]):
+class TopicPlaces:
     """Chooses the topics that a set may get: a host has `sets_max` sets in each, and those that came later stay out.
 
     A stranger could else register so many sets with a topic that clients do not find the real ones among them.
     """
 
-    def __init__(
-        self,
-        tables: RouteTables,
-        broker_set: RegisteredSet,
-        has: Container[str],
-        holders_of: Callable[[str], Holders],
-        sets_max: int,
-    ) -> None:
+    def __init__(self, tables: RouteTables, broker_set: RegisteredSet, sets_max: int) -> None:
         self._of_host = tables.brokers.of_network(broker_set.network)
-        self._has = has
-        self._holders_of = holders_of
+        self._has = tables.topics.topics_of(broker_set.broker_name)
+        self._holders_of = tables.topics.holders_of
         self._sets_max = sets_max
         #: By the identity of the holders, which topics share.
         self._is_full: dict[int, bool] = {}
@@ -121,7 +113,7 @@ def compare_queues(
 
 
 def compare_mappings(
-    tables: RouteTables, registration: Registration, topic_sets_max: int
+    tables: RouteTables, registration: Registration
 ) -> CooperativeTask[Mapping[str, TopicQueueMappingInfo]]:
     """Return the mappings that a registration changes; as `compare_queues`."""
     changed: dict[str, TopicQueueMappingInfo] = {}
@@ -129,10 +121,7 @@ def compare_mappings(
     if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
         return changed
     before = tables.mappings.of_broker(registration.broker_name)
-    places: TopicPlaces[TopicQueueMappingInfo] = TopicPlaces(
-        tables, transition.after, before, tables.mappings.holders_of, topic_sets_max
-    )
-    for part in in_batches(places.admitted(registration.mappings.items())):
+    for part in in_batches(registration.mappings.items()):
         changed |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
         yield
     return changed
@@ -293,15 +282,12 @@ def _queue_changes(
     # While a slave acts for the master the set is read only: two writers would split the order of messages.
     mask = ~PERM_WRITE if transition.after.has_acting_master else ~0
     values = _QueueValues(name, mask)
-    has = tables.topics.topics_of(name)
-    places: TopicPlaces[TopicSettings] = TopicPlaces(
-        tables, transition.after, has, tables.topics.holders_of, topic_sets_max
-    )
+    places = TopicPlaces(tables, transition.after, topic_sets_max)
     admitted = places.admitted(registration.topics.items())
     wanted: Iterable[tuple[str, QueueData]] = ((topic, values[settings]) for topic, settings in admitted)
     if kept:
         wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
-    changes = yield from compare_topics(has, wanted)
+    changes = yield from compare_topics(tables.topics.topics_of(name), wanted)
     return changes._replace(left_out=places.left_out)
 
 

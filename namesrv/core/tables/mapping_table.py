@@ -57,10 +57,6 @@ class MappingTable:
         holders = self._holders.of(topic)
         return {name: self._by_broker[name][topic] for name in holders} if holders else None
 
-    def holders_of(self, topic: str) -> Holders:
-        """Return the broker sets that have a mapping of a topic."""
-        return self._holders.of(topic)
-
     def of_broker(self, broker_name: str) -> Mapping[str, TopicQueueMappingInfo]:
         """Return the mappings that a set has, by topic."""
         return self._by_broker.get(broker_name, _NO_MAPPINGS)

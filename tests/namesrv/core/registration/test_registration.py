@@ -47,7 +47,7 @@ def decided(tables, *, now_ms=0, delete_missing_topics=False, **values):
     """Return what is decided of the default registration with other `values`."""
     request = a_registration(**values)
     queues = run_to_completion(registration.compare_queues(tables, request, 512))
-    mappings = run_to_completion(registration.compare_mappings(tables, request, 512))
+    mappings = run_to_completion(registration.compare_mappings(tables, request))
     return registration.decide(
         tables, request, queues, mappings, delete_missing_topics=delete_missing_topics, now_ms=now_ms
     )
