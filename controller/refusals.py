@@ -53,15 +53,6 @@ class RequestInvalid(RequestRefused):
     code = ResponseCode.CONTROLLER_INVALID_REQUEST
 
 
-class OutsideNetworks(RequestRefused):
-    """A broker with an address at which no broker may be."""
-
-    code = ResponseCode.CONTROLLER_INVALID_REQUEST
-
-    def __init__(self, broker_name: str, address: str) -> None:
-        super().__init__(f"{broker_name}: {address} is outside of brokerNetworks, where brokers may be")
-
-
 class SetUnknown(RequestRefused):
     """A set that has no broker here, or not in the cluster of the request."""
 

@@ -25,15 +25,7 @@ from controller.failure_detection.heartbeats import (
     LastHeartbeat,
     Source,
 )
-from controller.refusals import (
-    BrokerIdInUse,
-    BrokerUnknown,
-    MetadataUnknown,
-    NotStoredNow,
-    OutsideNetworks,
-    RequestInvalid,
-    SetUnknown,
-)
+from controller.refusals import BrokerIdInUse, BrokerUnknown, MetadataUnknown, NotStoredNow, RequestInvalid, SetUnknown
 from controller.sets.broker_set import BrokerSet
 from controller.storage.store import StoreError
 from controller.wire.replica_info_cache import ReplicaInfoCache, encoded_sync_state_set
@@ -277,11 +269,11 @@ class Handlers:
         return request.reply(ext_fields=encode_fields(answer))
 
     def _check_network(self, broker_name: str, address: str) -> None:
-        """Raise OutsideNetworks if no broker may be at an address; where a name leads is looked at by the client."""
+        """Raise RequestInvalid if no broker may be at an address; where a name leads is looked at by the client."""
         parts = split_address(address)
         ip = ip_of(parts[0]) if parts else None
         if self._networks and parts and ip and not any(each.matches("", ip, parts[1]) for each in self._networks):
-            raise OutsideNetworks(broker_name, address)
+            raise RequestInvalid(f"{broker_name}: {address} is outside of brokerNetworks, where brokers may be")
 
     async def _register_broker(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(shapes.RegisterBrokerToControllerHeader, request.ext_fields)

@@ -349,11 +349,6 @@ class NameServerConfig(ServerConfig):
     ] = 16 * 1024 * 1024
 
     @property
-    def table_limits(self) -> tuple[str, ...]:
-        """What tables may take."""
-        return ("topic_bytes_max",)
-
-    @property
     def role_address_store_path(self) -> str:
         """Where the role addresses stand that clients get: beside the KV table."""
         return f"{self.kv_config_path}.roleAddresses"

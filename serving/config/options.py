@@ -26,9 +26,9 @@ MASK: Final = "******"
 
 OptionValue = bool | int | str
 
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 #: UTF-8 that Java reads as Latin-1 has C1 controls, so those are no reason to refuse a value.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s\[\]:;,]+):([0-9]{1,5})")
 _PORT_MAX: Final = 65535
 _WORD_BREAK: Final = re.compile(r"\.|(?<=[a-z0-9])(?=[A-Z])")

@@ -319,11 +319,6 @@ class ServerConfig(SecurityConfig):
         return marks if all(marks) else (LIMITS.response_buffer_low_bytes, LIMITS.response_buffer_high_bytes)
 
     @property
-    def table_limits(self) -> tuple[str, ...]:
-        """Options with limits of tables in bytes; each that is 0 is a share of the memory."""
-        return ()
-
-    @property
     def has_others_properties(self) -> bool:
         """Whether another server is in the same process, which has its own part of the file and of the memory."""
         return False

@@ -55,8 +55,8 @@ def check_host(headers: Sequence[str], own_address: str, also: Sequence[NamedAdd
             return
     shown = shortened(", ".join(headers)) or "blank"
     raise MisdirectedRequest(
-        f"This server is not reached at this host: Host is {shown}. Use localhost or the address of this server, or "
-        "add the name to consoleHosts and restart."
+        f"This server is not reached at this host: Host is {shown}. Use localhost or the address of this server, let a "
+        "proxy send that, or add the name to consoleHosts, where there is a console, and restart."
     )
 
 

@@ -39,16 +39,11 @@ def with_shares(config: Config, memory_bytes: int) -> Config:
     Two servers in a process have half of it each; but no share is less than the longest frame.
     """
     memory_bytes //= 2 if config.has_others_properties else 1
-    share = share_bytes(memory_bytes)
-    table_bytes = max(_TABLE_BYTES_MIN, memory_bytes // _TABLE_SHARE)
-    of_tables: dict[str, Any] = {option: getattr(config, option) or table_bytes for option in config.table_limits}
-    return dataclasses.replace(
-        config,
-        partial_frame_bytes_max=config.partial_frame_bytes_max or share,
-        response_buffer_bytes_max=config.response_buffer_bytes_max or share,
-        queued_bytes_max=config.queued_bytes_max or share,
-        **of_tables,
-    )
+    of_peers = ("partial_frame_bytes_max", "response_buffer_bytes_max", "queued_bytes_max")
+    shares: dict[str, Any] = dict.fromkeys(of_peers, share_bytes(memory_bytes))
+    # A NameServer's.
+    shares["topic_bytes_max"] = max(_TABLE_BYTES_MIN, memory_bytes // _TABLE_SHARE)
+    return dataclasses.replace(config, **{name: each for name, each in shares.items() if getattr(config, name, 1) == 0})
 
 
 def usable_memory_bytes(root: Path = Path("/")) -> int:
