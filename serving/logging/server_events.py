@@ -97,8 +97,8 @@ FILES_LIMITED: Final = LogEvent(
     "connections.",
     advice="Raise the limit of open files (`ulimit -Hn`, `LimitNOFILE`), or lower `connectionsMax`.",
 )
-FILE_OPEN_TO_OTHERS: Final = LogEvent(
-    name="file_open_to_others",
+FILE_EXPOSED: Final = LogEvent(
+    name="file_exposed",
     level=Level.WARNING,
     keys=("path", "error"),
     meaning="Any user of this machine may write the configuration, or read the file with a token, at `path`.",

@@ -8,7 +8,7 @@ from typing import Final
 from serving.durable_file import others_may
 from serving.http.admin_access import PROPERTY, AdminToken
 from serving.logging.logs import Logs
-from serving.logging.server_events import FILE_OPEN_TO_OTHERS, HTTP_ADMIN_TOKEN_LOAD_FAILED, HTTP_ADMIN_TOKEN_LOADED
+from serving.logging.server_events import FILE_EXPOSED, HTTP_ADMIN_TOKEN_LOAD_FAILED, HTTP_ADMIN_TOKEN_LOADED
 from serving.process.broker_access import key_in
 from serving.process.start import StartFailed
 
@@ -35,7 +35,7 @@ class AdminTokenFile:
         if self._path:
             self._take(token_in(self._path, self._key))
             if others_may(stat.S_IROTH, Path(self._path)):
-                self._logs.write(FILE_OPEN_TO_OTHERS, path=self._path, error=f"any user may read {self._key}")
+                self._logs.write(FILE_EXPOSED, path=self._path, error=f"any user may read {self._key}")
 
     async def watch(self) -> None:
         """Read it again twice a second; a file that is gone or holds no token is logged once, and changes nothing."""

@@ -109,7 +109,7 @@ async def serve(
     logs.write(events.SERVER_STARTED, python=platform.python_version())
     logs.write(events.SERVER_CONFIGURED, config=listed_properties(kind, config))
     if others_may(stat.S_IWOTH, Path(config.config_store_path)):
-        logs.write(events.FILE_OPEN_TO_OTHERS, path=config.config_store_path, error="any user may write it")
+        logs.write(events.FILE_EXPOSED, path=config.config_store_path, error="any user may write it")
     for key in ignored:
         keys = {"property": key.key, "path": key.path, "line": key.line}
         logs.write(events.OPTION_IGNORED, **keys, reason=key.why.value, error=str(key))

@@ -39,7 +39,7 @@ def test_server_warns_of_files_that_decide_and_are_open_to_all(lab):
     controller = OurController(lab.folder, httpAdminTokenFile=token)
     path = opened(controller.folder / "controller.conf", 0o666)
     lab.kept(controller).start()
-    lines = [json.loads(line) for line in controller.process.text().splitlines() if '"file_open_to_others"' in line]
+    lines = [json.loads(line) for line in controller.process.text().splitlines() if '"file_exposed"' in line]
     assert {(line["path"], line["error"]) for line in lines} == {
         (str(path), "any user may write it"),
         (str(token), "any user may read httpAdminTokenFile"),
