@@ -16,8 +16,8 @@ PROBES = 4
 CONNECTS = 400
 #: Answers of 3 MiB, which are there twice until they are read.
 UNREAD = 100
-#: What answers that nobody reads may take: a limit of 64 MiB, twice, and what is kept of freed memory.
-UNREAD_KIB_MAX = 200 * 1024
+#: What answers that nobody reads may take: a limit of 32 MiB, twice, and what is kept of freed memory.
+UNREAD_KIB_MAX = 160 * 1024
 
 
 def connection(port, address):
