@@ -36,6 +36,15 @@ def test_a_host_has_so_many_sets_in_a_topic_and_others_have_theirs(state):
     assert sets_of(state, "stranger-3") == ["stranger-3"]
 
 
+def test_many_hosts_have_fewer_sets_each_in_a_topic_and_a_real_one_still_has_a_place(state):
+    for host in range(20):
+        for number in range(3):
+            register(state, f"set-{host}-{number}", f"2001:db8:{host}::/64")
+    register(state, "real", OPERATOR)
+    assert len(sets_of(state)) == 8 * 3 + 12 + 1
+    assert "real" in sets_of(state)
+
+
 def test_a_set_that_has_the_topic_keeps_it_when_the_limit_falls(state):
     for number in range(3):
         register(state, f"set-{number}")
