@@ -213,7 +213,10 @@ def delete_topic(world, fault):
 
 
 def make_topic(brokers, counts):
-    if brokers.master is not None:
+    """Make it anew, once there is a master."""
+    if brokers.master is None:
+        brokers.world.later(1_000, make_topic, brokers, counts)
+    else:
         brokers.is_remade = True
         brokers.world.judge.foreign.setdefault(brokers.name, counts)
         brokers.world.judge.foreign_ms = brokers.world.now_ms

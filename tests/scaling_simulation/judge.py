@@ -122,7 +122,10 @@ class Judge:
             self.check_reopened(operation)
         if ResizePhase.PAUSE in self.first_ms and phase in _PAUSE_ENDS:
             self.check_pause(operation)
-        if operation.kind is ResizeKind.ORDERED and phase in (ResizePhase.RESIZE, ResizePhase.UNPAUSE):
+        # What an operator resumes looks again before it acts.
+        is_resumed = any("resumed by the operator" in each for step in operation.steps[-1:] for each in step.evidence)
+        is_ordered = operation.kind is ResizeKind.ORDERED and phase in (ResizePhase.RESIZE, ResizePhase.UNPAUSE)
+        if is_ordered and not is_resumed:
             self.check_uncovered(phase)
         if phase in (ResizePhase.BLOCKED, ResizePhase.CONFLICT, ResizePhase.REJECTED) and not operation.problem:
             self.world.fail("%s does not say why", phase.value)

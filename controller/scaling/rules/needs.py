@@ -6,6 +6,7 @@ from typing import Final
 from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules.gated import LOCKED
 from controller.scaling.rules.path import (
+    PAUSED_END,
     QueueFilter,
     all_queues,
     dropped_queues,
@@ -90,8 +91,10 @@ def round_ms(operation: ResizeOperation) -> int:
         return QUICK_ROUND_MS
     # Each wait is looked at several times before it ends.
     shortest_ms = min(operation.waits.confirm_ms, operation.waits.stable_ms, operation.waits.watch_ms)
-    if operation.phase is ResizePhase.BLOCKED and operation.kind is not ResizeKind.GATED:
-        # Rounds of a gated resize renew its locks, which end after 60 s. A command begins the next round at once.
+    # Rounds of a gated resize renew its locks, which end after 60 s; those of a paused topic end its pause in time.
+    is_paused = operation.kind is ResizeKind.ORDERED and operation.reached <= PAUSED_END
+    if operation.phase is ResizePhase.BLOCKED and operation.kind is not ResizeKind.GATED and not is_paused:
+        # A command begins the next round at once.
         return min(max(shortest_ms * 6, ROUND_MS_MIN), BLOCKED_ROUND_MS_MAX)
     # All offsets of a broker come with each answer.
     phase = operation.resume_phase or operation.phase

@@ -14,7 +14,7 @@ from controller.scaling.rules.needs import (
     needs_of,
     round_ms,
 )
-from controller.scaling.rules.path import dropped_queues, new_queues
+from controller.scaling.rules.path import PAUSED_END, dropped_queues, new_queues
 
 
 @pytest.mark.parametrize("phase", [ResizePhase.READ_DOWN, ResizePhase.WATCH])
@@ -37,11 +37,14 @@ def test_numbers_are_looked_at_each_second_and_waits_several_times():
     assert round_ms(replace(drain, waits=replace(drain.waits, confirm_ms=0))) == ROUND_MS_MIN
 
 
-def test_blocked_resize_is_looked_at_each_minute_unless_it_holds_locks():
+def test_blocked_resize_is_looked_at_each_minute_unless_it_holds_somebody_back():
     blocked = replace(a_shrink(ResizePhase.BLOCKED), resume_phase=ResizePhase.DRAIN)
     assert round_ms(blocked) == BLOCKED_ROUND_MS_MAX
     gated = replace(blocked, kind=ResizeKind.GATED, resume_phase=ResizePhase.RELEASE)
     assert round_ms(gated) <= ROUND_MS_MAX
+    paused = replace(blocked, kind=ResizeKind.ORDERED)
+    assert round_ms(paused) <= ROUND_MS_MAX
+    assert round_ms(replace(paused, reached=PAUSED_END + 1)) == BLOCKED_ROUND_MS_MAX
 
 
 def test_lag_in_new_queues_is_looked_at_only_before_the_end_of_verify():
