@@ -68,8 +68,9 @@ def clusters(state: RouteState) -> dict[str, ClusterSummary]:
     # These counts are kept by name alone, as clusters and sets come and go.
     brokers = state.tables.brokers
     for topic in topics_of(brokers.topic_owners()):
-        if kind_of(topic, ()) is TopicKind.NORMAL:
-            holders = (brokers.get(name) for name in topics.holders_of(topic))
+        # Few have topics of their names.
+        if (names := topics.holders_of(topic)) and kind_of(topic, ()) is TopicKind.NORMAL:
+            holders = (brokers.get(name) for name in names)
             for name in {broker_set.cluster for broker_set in holders if broker_set is not None}:
                 numbers[name].topics[TopicKind.NORMAL] -= 1
                 numbers[name].topics[TopicKind.SYSTEM] += 1
