@@ -18,7 +18,7 @@ from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
 from rmq.commands.scaling.operations import resize_beside
-from rmq.commands.topic_views import definitions_at, route_at_first
+from rmq.commands.topic_views import check_has_route, definitions_at
 from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all, is_cut_off
 from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, not_reached
 from rmq.site.changes import SiteChange, at_every_name_server
@@ -118,7 +118,7 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
     site = session.site
     brokers, resize = await both(site.cluster(), resize_beside(session, topic))
     found, gaps = chosen_masters(brokers, cluster, None)
-    await route_at_first(site, topic)
+    await check_has_route(site, topic, brokers)
     at_brokers = [
         SiteChange(
             each.address, f"delete topic {topic} on {each.broker_name}", topic_at_broker(topic), broker_runtime()

@@ -53,7 +53,7 @@ async def show_route(session: OperatorSession, topic: str) -> None:
     """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` names who has what."""
     session.changes_with_routes([topic])
     site = session.site
-    answers, brokers = await both(site.peer_answers(site.settings.namesrv, route_of(topic)), site.cluster())
+    answers, brokers = await both(_routes_of(site, topic), site.cluster())
     if all(each.error is not None for each in answers):
         await _raise_unknown(site, topic, answers, gaps_in(brokers))
     session.show(route_rows(topic, answers), RouteRow)
@@ -101,11 +101,27 @@ async def route_at_first(site: Site, topic: str) -> tuple[TopicRoute, list[Gap]]
 
     Those cannot be asked. Raises UnknownName, which is NotShownNow where there are such sets.
     """
-    answers, brokers = await both(site.peer_answers(site.settings.namesrv, route_of(topic)), site.cluster())
+    answers, brokers = await both(_routes_of(site, topic), site.cluster())
+    route = await _first_route(site, topic, answers, brokers)
+    return route, _gaps_beside([route], brokers)
+
+
+async def check_has_route(site: Site, topic: str, brokers: ClusterBrokers) -> None:
+    """Raise as `route_at_first` unless a NameServer has a route of the topic; `brokers` are those of the site."""
+    await _first_route(site, topic, await _routes_of(site, topic), brokers)
+
+
+async def _routes_of(site: Site, topic: str) -> list[Answered[TopicRoute]]:
+    return await site.peer_answers(site.settings.namesrv, route_of(topic))
+
+
+async def _first_route(
+    site: Site, topic: str, answers: Sequence[Answered[TopicRoute]], brokers: ClusterBrokers
+) -> TopicRoute:
     found = next((each for each in answers if each.error is None), None)
     if found is None:
         await _raise_unknown(site, topic, answers, gaps_in(brokers))
-    return found.result, _gaps_beside([found.result], brokers)
+    return found.result
 
 
 async def _raise_unknown(

@@ -56,10 +56,6 @@ class GroupKinds:
         last = {name: _KINDS.get(kind) for name, kind in known.items()}
         return tuple(view if view.is_online else replace(view, last_kind=last.get(view.name)) for view in views)
 
-    async def forget(self, topic: str) -> None:
-        """Remove what is stored of a topic that is gone; raises StoreError."""
-        await self._documents.change(DocumentKind.GROUP_KINDS, topic, lambda _: None)
-
 
 def _kinds(stored: bytes | None) -> Mapping[str, str]:
     try:
