@@ -39,11 +39,11 @@ from peers.etcd import Etcd
 from peers.replicas import ELECT_MASTER, Replica
 from peers.waiting import wait_until
 
-from controller.storage.etcd.calls import grant_lease, renew_lease
-from controller.storage.etcd.client import EtcdClient, EtcdOptions
-from controller.storage.etcd.lease_state_machine import LEASE_TTL_S
-from controller.storage.store import StoreError
 from remoting.clock import SystemClock
+from store.etcd.calls import grant_lease, renew_lease
+from store.etcd.client import EtcdClient, EtcdOptions
+from store.etcd.lease_state_machine import LEASE_TTL_S
+from store.store import StoreError
 
 MINUTES_10_S = 600
 IDLE_S = 60

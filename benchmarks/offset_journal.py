@@ -21,9 +21,9 @@ from controller.offsets.storage.remote import RemoteStore
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic, OffsetSource, QueueKey, StoredOffset
-from controller.storage.store import ControllerMember
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
+from store.store import ControllerMember
 
 QUEUES = 8
 CLOCK = SystemClock()
@@ -83,7 +83,7 @@ async def opened_remote(options: argparse.Namespace, folder: Path) -> RemoteStor
     if not options.etcd:
         return EmbeddedRemote(folder, CLOCK)
     from controller.offsets.storage.etcd_remote import EtcdRemote  # noqa: PLC0415  # it loads gRPC
-    from controller.storage.etcd.client import EtcdOptions  # noqa: PLC0415
+    from store.etcd.client import EtcdOptions  # noqa: PLC0415
 
     lead, remote = Lead(), EtcdRemote(EtcdOptions(endpoints=(options.etcd,), group="bench"), CLOCK)
     remote.join(ControllerMember(id="m1", address="127.0.0.1:1"), lead)

@@ -89,7 +89,7 @@ class Requester(Protocol):
 class RemotingClient:
     """Sends requests to any number of peers; every failure is an InvokeError."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # one for each thing that a configuration decides
+    def __init__(  # one for each thing that a configuration decides
         self,
         clock: Clock,
         limits: ClientLimits | None = None,

@@ -29,7 +29,6 @@ from controller.roles.changes import RoleChange, RoleChanges, RoleListener
 from controller.roles.checkers import RoleCheckers
 from controller.roles.holds import RoleHolds
 from controller.roles.serving import ServingConfirmations
-from controller.storage.store import ControllerMember, SetStore, StoreBackend, StoreError
 from controller.wire.broker_prober import BrokerProber, ProbeObserver
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
@@ -40,6 +39,7 @@ from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Requester
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
+from store.store import ControllerMember, SetStore, StoreBackend, StoreError
 
 #: How often sets without master are looked for.
 _SETS_LOOK_S: Final = 0.25

@@ -4,10 +4,10 @@ Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here b
 """
 
 from controller.config import ControllerConfig
-from controller.storage.store import ControllerMember
 from remoting.protocol.addresses import host_and_port
 from serving.process.own_address import address_towards_others, advertised_host
 from serving.process.start import StartFailed
+from store.store import ControllerMember
 
 
 def member_of(config: ControllerConfig, port: int) -> ControllerMember:

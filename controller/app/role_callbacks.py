@@ -12,10 +12,10 @@ from controller.callbacks.service import CallbackObserver, CallbackOptions, Call
 from controller.callbacks.webhook import WebhookCaller
 from controller.config import ControllerConfig
 from controller.roles.changes import RoleChange
-from controller.storage.store import StoreBackend
 from remoting.clock import Clock, SystemClock
 from serving.config.callback_target import is_url, program_of
 from serving.config.stored_config import StoredConfig
+from store.store import StoreBackend
 
 #: Variables of the controller's own options, passwords among them.
 _HIDDEN_PREFIX: Final = "RMQ_"

@@ -42,8 +42,6 @@ from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
 from controller.scaling.watching.topic_requests import TopicRequests
-from controller.storage.embedded import EmbeddedStore
-from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
 from controller.switchover.runner import SwitchoverParts
 from controller.switchover.service import Switchovers
@@ -65,6 +63,8 @@ from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
 from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
+from store.embedded import EmbeddedStore
+from store.store import SetStore, StoreBackend, StoreError, StoreObserver
 
 if TYPE_CHECKING:
     from serving.http.endpoints import Endpoint
@@ -358,8 +358,8 @@ def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) 
     if config.controller_store == "embedded":
         return EmbeddedStore(Path(config.controller_store_path), observer)
     # It loads gRPC, which takes a while and which nobody else needs.
-    from controller.storage.etcd.client import etcd_options  # noqa: PLC0415
-    from controller.storage.etcd.etcd_store import EtcdStore  # noqa: PLC0415
+    from store.etcd.client import etcd_options  # noqa: PLC0415
+    from store.etcd.etcd_store import EtcdStore  # noqa: PLC0415
 
     return EtcdStore(etcd_options(config, config.controller_group), clock, observer)
 

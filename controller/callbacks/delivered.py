@@ -14,9 +14,9 @@ import msgspec
 
 from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.broker_set import BrokerSet
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreBackend, StoreError
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreBackend, StoreError
 
 _KIND: Final = DocumentKind.ROLE_CALLBACK
 #: With 100,000 sets, the most there are, a document has some 400 sets and 60 KiB.

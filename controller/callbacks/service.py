@@ -20,8 +20,8 @@ from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.broker_set import BrokerSet
-from controller.storage.store import SetStore, StoreError
 from remoting.clock import Clock
+from store.store import SetStore, StoreError
 
 #: How often is looked at what is due, and whether this controller leads.
 LOOK_S: Final = 0.1

@@ -238,7 +238,7 @@ def decide_cleaning(
     return SetDecision(reply=None, events=(removed,))
 
 
-def clean(  # noqa: C901  # one branch for each refusal
+def clean(  # one branch for each refusal
     broker_set: BrokerSet, wanted: Cleaning, alive: Collection[int], awaited: Collection[int] = ()
 ) -> ReplicasRemoved | None:
     """Return who is taken out; None for the whole set. Raises CleaningRefused."""

@@ -20,10 +20,10 @@ from controller.endpoint_slices.failure_reports import FailureObserver, FailureR
 from controller.endpoint_slices.shapes import EndpointSlice
 from controller.endpoint_slices.wanted import ForeignSlice, WantedSlices, next_slice, wanted_slices
 from controller.failover.group import Group
-from controller.storage.store import SetStore
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from serving.config.service_sets import ServiceSet
+from store.store import SetStore
 
 if TYPE_CHECKING:
     from controller.sets.broker_set import BrokerSet

@@ -33,7 +33,7 @@ from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEndQuery, LogE
 from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.store import COMMIT_S, Changed
+from store.store import COMMIT_S, Changed
 
 #: Brokers are not queried again within so long, however many of them want an election of the set.
 RESPONSES_VALID_MS: Final = 200

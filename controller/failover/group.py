@@ -9,8 +9,8 @@ from enum import IntEnum
 from typing import Protocol
 
 from controller.refusals import NotLeader
-from controller.storage.store import ControllerMember, VersionedEntry
 from remoting.clock import Clock
+from store.store import ControllerMember, VersionedEntry
 
 
 class ControllerRole(IntEnum):

@@ -34,7 +34,7 @@ from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat, So
 from controller.refusals import BrokerIdInUse, LimitReached, NotFromTheMaster
 from controller.sets.broker_set import BrokerSet, Replica
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.store import COMMIT_S
+from store.store import COMMIT_S
 
 #: Takes the cluster, the broker, its heartbeat, and what was known of the broker before.
 HeartbeatRecorder = Callable[[str, BrokerKey, LastHeartbeat, LastHeartbeat | None], None]
@@ -82,7 +82,7 @@ class BrokerRequests:
 
     # Requests of brokers
 
-    def heartbeat(  # noqa: C901  # the path of thousands of requests a second, in one piece
+    def heartbeat(  # the path of thousands of requests a second, in one piece
         self, cluster: str, key: BrokerKey, heartbeat: LastHeartbeat
     ) -> None:
         """Take a heartbeat."""

@@ -17,9 +17,9 @@ from controller.failure_detection.suspicion import BrokerFailure, HostsChange
 from controller.refusals import NotLeader, NotStoredNow
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import Reply, SetDecision, StoredSet
-from controller.storage.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 from remoting.clock import Clock
 from remoting.protocol.errors import RequestRefused
+from store.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 
 #: After that long for one change, brokers may only seem silent.
 _SLOW_STORE_MS: Final = 1_000

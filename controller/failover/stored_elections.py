@@ -14,10 +14,10 @@ import msgspec
 
 from controller.failover.election_log import ElectionLog, ElectionRecord
 from controller.failover.group import Group
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreBackend, StoreError
 from remoting.clock import Clock
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreBackend, StoreError
 
 _KIND: Final = DocumentKind.ELECTIONS
 SHARDS: Final = 64

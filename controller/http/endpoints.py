@@ -23,9 +23,9 @@ from controller.http.shapes import BrokerSetListing, ControllerListing, Election
 from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.http.views import ControllerViews
 from controller.scaling.resize.request import ResizePlan, ResizeRequest
-from controller.storage.documents import DOCUMENT_BYTES_MAX
 from serving.http.endpoints import CONFIG, EVENT_STREAM_TYPE, PAGED, PROBES, Endpoint, Parameter
 from serving.http.history_views import PAST_LIFE
+from store.documents import DOCUMENT_BYTES_MAX
 
 _PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
 _TOPIC_PREFIX: Final = Parameter("prefix", "Only topics whose names begin with this.")

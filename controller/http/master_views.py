@@ -10,9 +10,9 @@ from controller.failover.group import Group
 from controller.http.master_shapes import MasterListing, MemberAddressView, SetMasterView
 from controller.refusals import NotLeader
 from controller.sets.broker_set import BrokerSet
-from controller.storage.set_changes import TooManyWaits
-from controller.storage.store import SetStore
 from serving.http.views import StateConflict, Unavailable, ViewRequest, requested_number
+from store.set_changes import TooManyWaits
+from store.store import SetStore
 
 #: The longest wait for a change, ms.
 WAIT_MS_MAX: Final = 30_000

@@ -22,7 +22,6 @@ from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules.commands import ResizeCommandRefused
 from controller.scaling.watching.policy_source import PolicyFileDecides
 from controller.scaling.watching.proposals import ProposalUnknown
-from controller.storage.store import DocumentRefused, OutcomeUnknown, StoreError
 from serving.config.stored_config import StoredConfig
 from serving.config.table_documents import TablesRefused
 from serving.http.history_views import HistoryViews
@@ -36,6 +35,7 @@ from serving.http.views import (
     ViewRequest,
 )
 from serving.metrics.health import Health
+from store.store import DocumentRefused, OutcomeUnknown, StoreError
 
 Answer = TypeVar("Answer")
 

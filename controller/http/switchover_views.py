@@ -15,7 +15,6 @@ from controller.http.switchover_shapes import (
 )
 from controller.refusals import NotLeader
 from controller.scaling.watching.service import Autoscaler
-from controller.storage.store import DocumentRefused, StoreError
 from controller.switchover.rolling_restart import RestartPhase, RollingRestart
 from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RollingRestarts
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
@@ -23,6 +22,7 @@ from controller.switchover.switchover import Switchover
 from serving.config.stored_config import StoredConfig
 from serving.http.views import MetricsText, NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
 from serving.metrics.health import Health
+from store.store import DocumentRefused, StoreError
 
 if TYPE_CHECKING:
     from controller.http.scaling_shapes import OperatorReason

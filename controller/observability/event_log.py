@@ -18,11 +18,11 @@ from controller.observability import log_events as catalogue
 from controller.observability.counters import FAILED_OVER, SetCounters
 from controller.sets.broker_set import BrokerSet
 from controller.sets.events import MasterLost, ReplicaAdopted
-from controller.storage.store import Changed, ControllerMember, StoreError
 from remoting.protocol.codes import CONTROLLER_REQUESTS, RequestCode
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 from serving.process.event_log import ServerEventLog
+from store.store import Changed, ControllerMember, StoreError
 
 if TYPE_CHECKING:
     from controller.recording.set_recorder import SetRecorder

@@ -12,9 +12,9 @@ from controller.observability.counters import SetCounters
 from controller.recording.resize_recorder import ResizeRecorder
 from controller.scaling.resize.decision import ResizeAction
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.storage.store import StoreError
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
+from store.store import StoreError
 
 #: Failures of one line, and characters of each sentence: a resize can wait for hundreds of groups and queues.
 SENTENCES_MAX: Final = 3

@@ -9,8 +9,8 @@ from controller.observability.counters import SetCounters
 from controller.roles.changes import RoleChange
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.sets.broker_set import BrokerSet
-from controller.storage.store import SetStore
 from serving.logging.logs import Logs
+from store.store import SetStore
 
 
 class RoleEventLog:

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
-from controller.storage.store import StoreBackend, StoreError
 from history.schemas import TICK_INTERVAL_MS
+from store.store import StoreBackend, StoreError
 
 #: One answer for each tick.
 _POLL_S: Final = TICK_INTERVAL_MS / 1000

@@ -104,7 +104,7 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         index = bisect_left(self.applied_ids, (broker_id + 1, 0))
         return index > 0 and broker_id <= self.applied_ids[index - 1][1]
 
-    def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901, PLR0911, PLR0912  # one case for each event
+    def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901  # one case for each event
         """Return the set after an event that was decided on it."""
         match event:
             case events.BrokerIdApplied(broker_id, address, check_code, host):

@@ -12,9 +12,6 @@ import msgspec
 
 from controller.failover.requests import BrokerRequests
 from controller.scaling.resize.request import Remark
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreError
 from controller.switchover.request import BrokerId, SwitchoverRequest
 from controller.switchover.rolling_restart import (
     RestartFacts,
@@ -31,6 +28,9 @@ from controller.switchover.switchover import SwitchoverPhase
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreError
 
 #: Between two looks.
 LOOK_S: Final = 1.0

@@ -27,7 +27,6 @@ from controller.failure_detection.heartbeats import (
 )
 from controller.refusals import BrokerIdInUse, BrokerUnknown, MetadataUnknown, NotStoredNow, RequestInvalid, SetUnknown
 from controller.sets.broker_set import BrokerSet
-from controller.storage.store import StoreError
 from controller.wire.replica_info_cache import ReplicaInfoCache, encoded_sync_state_set
 from controller.wire.request_fields import (
     IDS_MAX,
@@ -51,6 +50,7 @@ from remoting.server.limits import BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse
 from serving.config.stored_config import StoredConfig
+from store.store import StoreError
 
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS_MIN: Final = SILENCE_MS_MIN

@@ -52,7 +52,7 @@ class _Superseded(Exception):
 class RoleNotifier:
     """Notifies each recipient in a task of its own."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # it is wired once
+    def __init__(  # it is wired once
         self,
         start: Starter,
         client: Requester,

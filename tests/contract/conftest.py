@@ -4,10 +4,10 @@ import pytest
 from fakes.leadership_listener import RecordingListener, eventually
 from peers.etcd import running_etcd
 
-from controller.storage.embedded import EmbeddedStore
-from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
-from controller.storage.store import ControllerMember
 from remoting.clock import SystemClock
+from store.embedded import EmbeddedStore
+from store.etcd.etcd_store import EtcdOptions, EtcdStore
+from store.store import ControllerMember
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from controller_builders import SET, a_set
 from fakes.leadership_listener import RecordingListener, eventually
 
 from controller.sets.stored_set import StoredSet
-from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
-from controller.storage.store import ControllerMember
 from remoting.clock import SystemClock
+from store.etcd.etcd_store import EtcdOptions, EtcdStore
+from store.store import ControllerMember
 
 #: Far longer than any lease: how long a slow machine may take to come to a leader.
 SOON_S = 40

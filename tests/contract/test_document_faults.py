@@ -11,11 +11,11 @@ import pytest
 from controller_builders import SET, a_set
 
 from controller.sets.stored_set import StoredSet
-from controller.storage.document_store import ChangedDocument, DocumentStore
-from controller.storage.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
-from controller.storage.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
-from controller.storage.high_water import HighWater
-from controller.storage.store import OutcomeUnknown, StoreError, VersionedEntry
+from store.document_store import ChangedDocument, DocumentStore
+from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
+from store.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
+from store.high_water import HighWater
+from store.store import OutcomeUnknown, StoreError, VersionedEntry
 
 POLICY = DocumentKind.SCALING_POLICY
 AN_ENTRY = StoredSet(broker_set=a_set())
@@ -45,8 +45,8 @@ async def stored(folder, **values):
 KILLED_WHILE_COMMITTING = """
 import asyncio, os, sys
 from pathlib import Path
-from controller.storage.documents import DocumentKind
-from controller.storage.embedded import EmbeddedStore
+from store.documents import DocumentKind
+from store.embedded import EmbeddedStore
 
 async def commit_on(backend, name):
     revision = (await backend.read_document(DocumentKind.SCALING_POLICY, name)).revision

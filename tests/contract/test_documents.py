@@ -7,9 +7,9 @@ import pytest
 from controller_builders import SET, a_set
 
 from controller.sets.stored_set import StoredSet
-from controller.storage import document_store
-from controller.storage.document_store import ChangedDocument, DocumentStore
-from controller.storage.documents import (
+from store import document_store
+from store.document_store import ChangedDocument, DocumentStore
+from store.documents import (
     DOCUMENT_BYTES_MAX,
     DOCUMENT_NAME_CHARACTERS_MAX,
     DOCUMENT_PAGE,
@@ -17,7 +17,7 @@ from controller.storage.documents import (
     DocumentKind,
     VersionedDocument,
 )
-from controller.storage.store import DocumentRefused, EntryMoved
+from store.store import DocumentRefused, EntryMoved
 
 OPERATION, HISTORY, POLICY, RESTART, _ = OPERATION_KINDS
 A_VALUE = b'{"phase":"SEED"}'

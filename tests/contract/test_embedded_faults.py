@@ -14,10 +14,10 @@ from peers.programs import require
 
 from controller.sets.broker_set import BrokerSet, Replica
 from controller.sets.stored_set import StoredSet
-from controller.storage import high_water
-from controller.storage.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
-from controller.storage.high_water import HighWater
-from controller.storage.store import ControllerMember, StoreError
+from store import high_water
+from store.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
+from store.high_water import HighWater
+from store.store import ControllerMember, StoreError
 
 SET = "broker-a"
 ME = ControllerMember(id="n0", address="10.0.0.1:9878")
@@ -227,7 +227,7 @@ COMMITTING = """
 import asyncio, sys
 from pathlib import Path
 from contract.test_embedded_faults import SET, at_epoch
-from controller.storage.embedded import EmbeddedStore
+from store.embedded import EmbeddedStore
 
 async def main():
     backend = EmbeddedStore(Path(sys.argv[1]))

@@ -10,11 +10,11 @@ from controller_builders import SET
 from fakes.leadership_listener import eventually
 from peers.etcd import Way, running_etcd
 
-from controller.storage.document_store import ChangedDocument, DocumentStore
-from controller.storage.documents import DocumentKind, VersionedDocument
-from controller.storage.etcd.etcd_store import DOCUMENT_CALLS_MAX
-from controller.storage.etcd.keys import Keys
-from controller.storage.store import Deposed, OutcomeUnknown, StoreError, VersionedEntry
+from store.document_store import ChangedDocument, DocumentStore
+from store.documents import DocumentKind, VersionedDocument
+from store.etcd.etcd_store import DOCUMENT_CALLS_MAX
+from store.etcd.keys import Keys
+from store.store import Deposed, OutcomeUnknown, StoreError, VersionedEntry
 
 pytestmark = pytest.mark.etcd
 

@@ -12,9 +12,9 @@ from fakes.leadership_listener import eventually
 from peers.etcd import Way, certificate, running_etcd
 
 from controller.sets.stored_set import StoredSet
-from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
-from controller.storage.store import Deposed, EntryMoved, OutcomeUnknown, StoreError, VersionedEntry
 from remoting.clock import SystemClock
+from store.etcd.etcd_store import EtcdOptions, EtcdStore
+from store.store import Deposed, EntryMoved, OutcomeUnknown, StoreError, VersionedEntry
 
 pytestmark = pytest.mark.etcd
 
@@ -330,9 +330,9 @@ async def test_join_without_a_listening_endpoint_is_refused_and_can_be_repeated(
 
 ENDS_WITHOUT_CLOSING = """
 import asyncio, subprocess, sys
-from controller.storage.store import ControllerMember
+from store.store import ControllerMember
 from controller.sets.stored_set import StoredSet
-from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
+from store.etcd.etcd_store import EtcdOptions, EtcdStore
 from fakes.leadership_listener import RecordingListener, eventually
 from remoting.clock import SystemClock
 
@@ -364,9 +364,6 @@ def test_process_ends_without_output_with_an_open_or_closed_store(etcd, end):
 
 
 def test_the_embedded_store_never_loads_grpc():
-    program = (
-        "import sys, controller.storage.embedded, controller.storage.etcd.lease_state_machine; "
-        "print({'grpc', 'etcd3'} & {*sys.modules})"
-    )
+    program = "import sys, store.embedded, store.etcd.lease_state_machine; print({'grpc', 'etcd3'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

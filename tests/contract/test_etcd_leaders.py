@@ -10,13 +10,13 @@ from controller_builders import SET
 from fakes.leadership_listener import RecordingListener, eventually
 from peers.etcd import Way, running_etcd
 
-from controller.storage.etcd import calls
-from controller.storage.etcd.client import EtcdClient, EtcdOptions
-from controller.storage.etcd.keys import Keys, entry_value
-from controller.storage.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS
-from controller.storage.etcd.registration import IdTaken
-from controller.storage.store import ControllerMember, Deposed, EntryMoved, OutcomeUnknown, StoreError, VersionedEntry
 from remoting.clock import SystemClock
+from store.etcd import calls
+from store.etcd.client import EtcdClient, EtcdOptions
+from store.etcd.keys import Keys, entry_value
+from store.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS
+from store.etcd.registration import IdTaken
+from store.store import ControllerMember, Deposed, EntryMoved, OutcomeUnknown, StoreError, VersionedEntry
 
 pytestmark = pytest.mark.etcd
 

@@ -19,7 +19,7 @@ SUPERVISED = {
 THREADS = {
     "controller/offsets/storage/journal.py",
     "controller/offsets/storage/lagging_mark.py",
-    "controller/storage/etcd/watch.py",
+    "store/etcd/watch.py",
     "history/recorder.py",
     "rmq/site/change_feed.py",
     "rmq/site/http_api.py",

@@ -16,8 +16,8 @@ from controller.refusals import BrokerIdInvalid
 from controller.sets.broker_set import Floor
 from controller.sets.events import MasterElected, MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.embedded import BATCH_MAX, EmbeddedStore, StoreInUse
-from controller.storage.store import (
+from store.embedded import BATCH_MAX, EmbeddedStore, StoreInUse
+from store.store import (
     Changed,
     EntryMoved,
     OutcomeUnknown,
@@ -344,7 +344,7 @@ import asyncio, os, sys
 from pathlib import Path
 from controller.sets.stored_set import StoredSet
 from controller.sets.broker_set import Floor
-from controller.storage.embedded import EmbeddedStore
+from store.embedded import EmbeddedStore
 
 async def commit_on(backend, name):
     revision = (await backend.read(name)).revision

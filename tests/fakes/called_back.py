@@ -10,11 +10,11 @@ from controller.callbacks.service import CallbackOptions, CallbackRuntime, RoleC
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.store import SetStore
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from fakes.clock import FakeClock
 from fakes.scaling_controller import ME, OTHER, WAIT_S, FailingStore
 from remoting.background_tasks import BackgroundTasks
+from store.store import SetStore
 
 DELIVERED = CallOutcome(CallResult.DELIVERED)
 FAILED = CallOutcome(CallResult.FAILED, "status 1")

@@ -46,8 +46,6 @@ from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
 from controller.scaling.watching.topic_requests import TopicRequests
-from controller.storage.embedded import EmbeddedStore
-from controller.storage.store import ControllerMember, SetStore
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
 from controller.switchover.runner import SwitchoverParts
 from controller.switchover.service import Switchovers
@@ -70,6 +68,8 @@ from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
 from serving.process.background_tasks import logged_tasks
+from store.embedded import EmbeddedStore
+from store.store import ControllerMember, SetStore
 
 CLUSTER = "C"
 SET = "broker-a"

@@ -4,11 +4,11 @@ import asyncio
 
 from controller.failover.group import Group
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
-from controller.storage.embedded import EmbeddedStore
-from controller.storage.store import ControllerMember, SetStore, StoreError
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+from store.embedded import EmbeddedStore
+from store.store import ControllerMember, SetStore, StoreError
 
 ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")

@@ -9,9 +9,9 @@ import time
 import pytest
 from fakes.in_process_controller import InProcessController, at
 
-from controller.storage.store import ControllerMember
 from haproxy_config import command
 from haproxy_config.known_sets import known_sets
+from store.store import ControllerMember
 
 RULES = """
 [[roleAddress]]

@@ -171,7 +171,7 @@ def _elect(state, moment, broker_id, is_designated):
     return [*found, Result(state, (ELECTION_FAILED,))]
 
 
-def _alter(state, _, master, master_epoch, in_sync, set_epoch):  # noqa: PLR0911  # one for each check of the protocol
+def _alter(state, _, master, master_epoch, in_sync, set_epoch):  # one for each check of the protocol
     def refused(code):
         return [Result(state, (code,))]
 

@@ -7,7 +7,7 @@ from fakes.in_process_controller import SET, InProcessController
 from linearizability.answers import NOT_LEADER
 from peers.wire import SUCCESS
 
-from controller.storage.store import ControllerMember, Deposed
+from store.store import ControllerMember, Deposed
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 

@@ -5,7 +5,7 @@ from controller_builders import SET, a_set
 
 from controller.sets.events import MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.store import OutcomeUnknown, SetStore, VersionedEntry
+from store.store import OutcomeUnknown, SetStore, VersionedEntry
 
 OLD = VersionedEntry(StoredSet(broker_set=a_set()), 5)
 NEW = VersionedEntry(StoredSet(broker_set=a_set(master=None, master_epoch=6)), 6)

@@ -14,12 +14,12 @@ from controller.scaling.execution.service import OperationUnknown, QueueScaling,
 from controller.scaling.resize.operation import decode_operation
 from controller.scaling.resize.request import ResizeOptions, ResizeRequest
 from controller.scaling.rules.commands import ResizeCommandRefused
-from controller.storage.documents import DocumentKind, VersionedDocument
-from controller.storage.store import EntryMoved, StoreError
 from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation.admin import LOST, TOPIC, Admin
 from scaling_simulation.brokers import UNIX_MS
 from scaling_simulation.histories import WAITS
+from store.documents import DocumentKind, VersionedDocument
+from store.store import EntryMoved, StoreError
 
 #: The service looks for new operations each second; of one that runs it learns nothing.
 LOOK_S = 10

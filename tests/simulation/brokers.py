@@ -203,7 +203,7 @@ class Broker:
         is_late = self.world.now_ms - self.started_ms > LISTENS_AFTER_MS
         return self.is_up and (self.is_running or is_late)
 
-    def take_question(self, request, answered):  # noqa: C901  # one case for each request
+    def take_question(self, request, answered):  # one case for each request
         """Answer what a controller asks; who stands still does so when it goes on."""
         if self.is_frozen:
             self.unanswered.append((request, answered))
@@ -369,7 +369,7 @@ class Broker:
 
     # Each second
 
-    def live(self):  # noqa: C901  # one thing after the other
+    def live(self):  # one thing after the other
         if not self.is_up or self.is_frozen:
             return
         self.seconds += 1

@@ -10,10 +10,6 @@ from controller.app.controller_core import ControllerCore, Edge
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.roles.changes import RoleChanges
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore, System
-from controller.storage.store import ControllerMember, SetStore, StoreError
 from controller.switchover.rolling_restart import RestartPhase
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
 from controller.switchover.runner import SwitchoverParts
@@ -29,6 +25,10 @@ from serving.config.stored_config import StoredConfig
 from simulation.etcd import Channel
 from simulation.links import Client
 from simulation.processes import Process
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.etcd.etcd_store import EtcdOptions, EtcdStore, System
+from store.store import ControllerMember, SetStore, StoreError
 
 CLUSTER = "DefaultCluster"
 ETCD = EtcdOptions(endpoints=("e0:2379", "e1:2379"), group="g")

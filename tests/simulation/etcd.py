@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from controller.sets.stored_set import StoredSet, decode_stored_set
-from controller.storage.etcd.client import grpc
 from simulation.processes import TIME_IS_OVER
+from store.etcd.client import grpc
 
 LATENCY_MS = 1
 
@@ -124,7 +124,7 @@ class Etcd:
 
     # Calls
 
-    def request(self, channel, path, request, waiting):  # noqa: C901  # a call, and all that becomes of it
+    def request(self, channel, path, request, waiting):  # a call, and all that becomes of it
         """Let a call come, and its answer go back, or neither."""
         process, world, run, sent_ms = channel.process, self.world, self.run, self.world.now_ms
         what, for_ms = channel.controller.fate_of_call(path, request)

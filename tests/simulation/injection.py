@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-from controller.storage.store import StoreError
 from controller.switchover.request import SwitchoverRequest
 from controller.switchover.rolling_restarts import RestartRefused, RestartRequest
 from controller.switchover.service import SetNotFound, SwitchoverRefused
@@ -12,6 +11,7 @@ from remoting.protocol.errors import RequestRefused
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from simulation.controllers import CLUSTER
 from simulation.links import Peer
+from store.store import StoreError
 
 PAUSE_MS = 2_000
 #: After a pause a broker beats at least once before the next.

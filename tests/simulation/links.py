@@ -45,7 +45,7 @@ class Client:
     def release(self, address):
         """Nothing: no connection stays open here."""
 
-    def _send(self, address, request, waiting):  # noqa: C901  # a question, and all that becomes of it
+    def _send(self, address, request, waiting):  # a question, and all that becomes of it
         world, controller = self.world, self.controller
         broker = world.at_address(address)
         starts = broker.starts

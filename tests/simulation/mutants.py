@@ -22,12 +22,12 @@ from controller.failure_detection.suspicion import ProbeOutcome
 from controller.sets.broker_set import RECOVERY_MARGIN, BrokerSet, EpochStart
 from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.etcd import calls, etcd_store
-from controller.storage.etcd.client import EtcdClient
-from controller.storage.etcd.lease import LeaderElection
-from controller.storage.etcd.lease_state_machine import GrantLease, Leadership, Renew
 from simulation import controllers
 from simulation.etcd import MESSAGES
+from store.etcd import calls, etcd_store
+from store.etcd.client import EtcdClient
+from store.etcd.lease import LeaderElection
+from store.etcd.lease_state_machine import GrantLease, Leadership, Renew
 
 
 def anybody_is_elected(name, entry, view, call):

@@ -1,10 +1,10 @@
 """Documents in the simulated etcd: the product's store writes and reads them there, and a backup has them."""
 
-from controller.storage.document_store import ChangedDocument, DocumentStore
-from controller.storage.documents import DocumentKind
 from simulation.faults import Settings
 from simulation.injection import of_leader
 from simulation.world import World, light_messages
+from store.document_store import ChangedDocument, DocumentStore
+from store.documents import DocumentKind
 
 POLICY = DocumentKind.SCALING_POLICY
 

@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from unittest import mock
 
-from controller.storage.etcd import calls
 from simulation import etcd, injection
 from simulation.broker_sets import SimulatedSet
 from simulation.controllers import Controller, config_of
 from simulation.faults import Fault, Settings
 from simulation.role_proxies import RoleProxy
+from store.etcd import calls
 
 #: Within so long after the last fault everything must be well again.
 HEALED_WITHIN_MS = 40_000

@@ -18,9 +18,9 @@ from controller.offsets.storage.formats.records import FlushedRow
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.row_flusher import JOURNAL_MS_MAX, refuse_other_store
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset, is_lock_row
-from controller.storage.store import StoreError
 from remoting.clock import Clock
 from serving.process.start import StartFailed
+from store.store import StoreError
 
 if TYPE_CHECKING:
     import aiohttp

@@ -26,7 +26,6 @@ from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
 from controller.offsets.service.offset_service import OffsetService, ServiceParts
-from controller.storage.store import ControllerMember, StoreError
 from remoting.background_tasks import start_task
 from remoting.clock import BootClock
 from remoting.protocol.addresses import host_and_port
@@ -37,6 +36,7 @@ from serving.process.http_process import HttpProcess
 from serving.process.own_address import address_towards_others, advertised_host, warn_of_loopback
 from serving.process.process import Runtime
 from serving.process.start import StartFailed
+from store.store import ControllerMember, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

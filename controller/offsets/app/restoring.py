@@ -17,11 +17,11 @@ from controller.offsets.restore.requests import NoSuchOperation
 from controller.offsets.restore.restorer import FollowedMasters, RestoreParts, Restorer
 from controller.offsets.restore.site import BrokerAccess, RestoreSite
 from controller.offsets.service.offset_service import OffsetService
-from controller.storage.store import StoreError
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 from remoting.clock import Clock
 from serving.process.start import StartFailed
+from store.store import StoreError
 
 #: Operators' requests beside the mirror and the guard, which have their own.
 _LIMITS: Final = AdminLimits(requests_max=128, requests_per_peer_max=REQUESTS_MAX)

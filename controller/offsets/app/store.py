@@ -15,12 +15,12 @@ from controller.offsets.storage.row_flusher import refuse_other_store
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic, is_lock_row
-from controller.storage.store import ControllerMember, StoreError, StoreObserver
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from serving.config.checks import listed_keys
 from serving.config.name_patterns import NamePattern
 from serving.process.start import StartFailed
+from store.store import ControllerMember, StoreError, StoreObserver
 
 #: Groups whose durability is cached.
 _GROUPS_MAX = 50_000
@@ -93,7 +93,7 @@ def open_store(config: OffsetManagerConfig, clock: Clock, observer: StoreObserve
             return _sole_store(config, clock, journal)
         # It loads gRPC, which takes a while and which nobody else needs.
         from controller.offsets.storage.etcd_remote import EtcdRemote  # noqa: PLC0415
-        from controller.storage.etcd.client import etcd_options  # noqa: PLC0415
+        from store.etcd.client import etcd_options  # noqa: PLC0415
 
         return EtcdRemote(etcd_options(config, config.manager_group), clock, observer)
     except StoreError as error:

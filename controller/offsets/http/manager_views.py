@@ -14,10 +14,10 @@ from controller.offsets.http.views import OffsetViews
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.service.offset_service import OffsetService
 from controller.offsets.storage.write_behind import WriteBehind
-from controller.storage.store import ControllerMember
 from serving.http.endpoints import View
 from serving.http.views import MetricsText, PresentConfig, ServerViews, Unavailable, ViewRequest
 from serving.metrics.health import Health
+from store.store import ControllerMember
 
 Part = TypeVar("Part")
 

@@ -19,8 +19,8 @@ from controller.offsets.storage.formats.checks import ChangeRefused
 from controller.offsets.storage.row_flusher import RowNotWritable
 from controller.offsets.storage.write_behind import InJournalOnly
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
-from controller.storage.store import OutcomeUnknown, StoreError
 from serving.http.views import HttpRefused, StateConflict, TooManyRequests, Unavailable, UnprocessableBody
+from store.store import OutcomeUnknown, StoreError
 
 #: When to open a session that was one too many: a lease that ends meanwhile makes room for it.
 _SESSION_AGAIN_S: Final = 10

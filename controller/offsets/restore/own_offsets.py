@@ -22,8 +22,8 @@ from controller.offsets.restore.requests import Restored
 from controller.offsets.restore.values import PlannedOffset, RestoreStatus
 from controller.offsets.service.offset_service import OffsetService, StoredChanges
 from controller.offsets.values import OffsetSource, QueueKey, StoredOffset
-from controller.storage.store import StoreError
 from remoting.clock import Clock
+from store.store import StoreError
 
 #: What became of an entry, in the words of a restore.
 _STATUSES: Final[Mapping[OffsetStatus, RestoreStatus]] = {

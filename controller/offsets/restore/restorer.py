@@ -41,12 +41,12 @@ from controller.offsets.restore.values import (
     WantedOffset,
 )
 from controller.offsets.topology.values import FollowedSet, SetMaster
-from controller.storage.store import StoreError
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.slices import in_slices
+from store.store import StoreError
 
 #: How long all brokers are read, and how long they are written: what was not reached then is reported.
 READ_S: Final = 12

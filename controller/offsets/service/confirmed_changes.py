@@ -15,8 +15,8 @@ from controller.offsets.storage.formats.checks import ChangeRefused
 from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowNotWritable
 from controller.offsets.storage.write_behind import OffsetsNotLoaded, WriteBehind
 from controller.offsets.values import GroupTopic
-from controller.storage.store import OutcomeUnknown, StoreError
 from remoting.background_tasks import start_task
+from store.store import OutcomeUnknown, StoreError
 
 #: How long a request waits until the remote store has its changes.
 CONFIRMED_S: Final = 20

@@ -19,9 +19,9 @@ from controller.offsets.service.lock_rows import UnreadableLocks, changes_of, lo
 from controller.offsets.storage.remote import RemoteRow
 from controller.offsets.storage.write_behind import InJournalOnly, WriteBehind
 from controller.offsets.values import GroupTopic
-from controller.storage.store import StoreError
 from remoting.background_tasks import start_task
 from remoting.clock import Clock
+from store.store import StoreError
 
 #: After so long without a look at the leases this process was paused, and renewals could not arrive.
 PAUSE_MS: Final = 2_000

@@ -33,8 +33,8 @@ from controller.offsets.service.lock_keeper import LockKeeper, decide_ended
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
 from controller.offsets.service.offset_service import OffsetService
 from controller.offsets.values import QueueKey
-from controller.storage.store import Deposed, StoreError
 from remoting.clock import Clock
+from store.store import Deposed, StoreError
 
 Answer = TypeVar("Answer")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.offsets.locks.sessions.values import Lead
-from controller.storage.store import ControllerMember
 from remoting.clock import Clock
+from store.store import ControllerMember
 
 #: When a lead ends that nobody else can gain.
 _FOR_EVER_MS: Final = 2**63 - 1

@@ -37,9 +37,9 @@ from controller.offsets.storage.remote import RemoteRow
 from controller.offsets.storage.row_flusher import JournalRefused
 from controller.offsets.storage.write_behind import Durability, InJournalOnly, Scope, WriteBehind
 from controller.offsets.values import GroupTopic, OffsetSource, QueueKey, StoredOffset, is_lock_row
-from controller.storage.store import Deposed, StoreError
 from remoting.background_tasks import start_task
 from remoting.clock import Clock
+from store.store import Deposed, StoreError
 
 #: How soon a load that failed is tried again.
 LOAD_AGAIN_S: Final = 0.5

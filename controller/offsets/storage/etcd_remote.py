@@ -26,15 +26,15 @@ from controller.offsets.storage.remote import (
     RowWrite,
 )
 from controller.offsets.values import GroupTopic
-from controller.storage.etcd.calls import OwnLeaderKey
-from controller.storage.etcd.client import EtcdClient, EtcdOptions, System
-from controller.storage.etcd.keys import Keys, after_prefix, shown_key
-from controller.storage.etcd.lease import LeaderElection
-from controller.storage.etcd.lease_state_machine import Leadership
-from controller.storage.etcd.threads import CallThreads
-from controller.storage.store import ControllerMember, Deposed, OutcomeUnknown, StoreObserver, VersionedEntry
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
+from store.etcd.calls import OwnLeaderKey
+from store.etcd.client import EtcdClient, EtcdOptions, System
+from store.etcd.keys import Keys, after_prefix, shown_key
+from store.etcd.lease import LeaderElection
+from store.etcd.lease_state_machine import Leadership
+from store.etcd.threads import CallThreads
+from store.store import ControllerMember, Deposed, OutcomeUnknown, StoreObserver, VersionedEntry
 
 #: The first part of all keys.
 ROOT: Final = "rmq-offsets"

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from controller.offsets.storage.formats.batches import KeyPut
 from controller.offsets.storage.formats.etcd_transaction import LeaderCondition, decoded_answer, encoded_transaction
-from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
-from controller.storage.etcd.client import EtcdConnection, MessageDecodeError, Metadata, messages
-from controller.storage.etcd.keys import Keys, holder_of, leader_value
-from controller.storage.store import OutcomeUnknown
+from store.etcd.calls import LeaderKeyState, OwnLeaderKey
+from store.etcd.client import EtcdConnection, MessageDecodeError, Metadata, messages
+from store.etcd.keys import Keys, holder_of, leader_value
+from store.store import OutcomeUnknown
 
 
 class BatchOutcome(NamedTuple):

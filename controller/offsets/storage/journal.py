@@ -28,8 +28,8 @@ from controller.offsets.storage.formats.records import FlushedRow, decoded, enco
 from controller.offsets.storage.lagging_mark import LaggingMark, MarkedFile
 from controller.offsets.storage.sqlite_file import FileKind, FileProblem, SqliteFile
 from controller.offsets.values import GroupTopic
-from controller.storage.store import StoreError
 from remoting.clock import Clock
+from store.store import StoreError
 
 FILE_NAME: Final = "offset-journal.db"
 #: Takes the number of the last record.

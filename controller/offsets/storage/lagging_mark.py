@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from controller.offsets.storage.sqlite_file import FileDamaged, FileProblem
-from controller.storage.high_water import DamagedMark, HighWater
 from serving.durable_file import DurableFileError
+from store.high_water import DamagedMark, HighWater
 
 #: How long after a change its number is written: no acknowledgement waits for a second write.
 LAG_S: Final = 0.05

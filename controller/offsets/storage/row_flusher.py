@@ -25,8 +25,8 @@ from controller.offsets.storage.remote import (
     RowWrite,
 )
 from controller.offsets.values import DELETED_KEPT_MS, GroupTopic, QueueKey, StoredOffset, is_lock_row
-from controller.storage.store import OutcomeUnknown, StoreError
 from remoting.clock import Clock
+from store.store import OutcomeUnknown, StoreError
 
 #: Rows that one call of the remote store gets, which cuts them into transactions. To merge and encode so many takes the
 #: event loop some milliseconds.

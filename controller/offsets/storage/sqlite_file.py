@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from controller.storage.high_water import FileWatch, Unseen
-from controller.storage.store import StoreError
+from store.high_water import FileWatch, Unseen
+from store.store import StoreError
 
 #: What the log of a burst keeps of the disk.
 LOG_BYTES_MAX: Final = 64 << 20

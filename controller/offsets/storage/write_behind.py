@@ -24,10 +24,10 @@ from controller.offsets.storage.remote import RemoteRow, RemoteStore
 from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowFlusher, RowNotWritable
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets, WriteBehindOptions
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset, is_last_token_row, is_lock_row
-from controller.storage.store import Deposed, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.slices import in_slices
+from store.store import Deposed, StoreError
 
 #: How long after a failed flush the next one begins at most.
 RETRY_MS_MAX: Final = 2000

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 FLUSH_MS_MIN: Final = 10
 FLUSH_MS_MAX: Final = 10_000

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.scaling.resize.operation import NewerOperation, ResizeOperation, decode_operation
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreError
 from remoting.slices import in_slices
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreError
 
 #: How much of the stored text, in bytes, is kept decoded; that takes three times as much memory.
 KEPT_BYTES_MAX: Final = 4 << 20

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from controller.scaling.resize.observation import GroupKind, GroupView
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreError
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreError
 
 #: Later releases may know further kinds: they are kept.
 _decode: Final = msgspec.json.Decoder(dict[str, str]).decode

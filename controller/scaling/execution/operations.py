@@ -6,9 +6,9 @@ from typing import Final
 from controller.scaling.execution.decoded_operations import DecodedOperations, OperationSummary, decoded
 from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeOperation, ResizePhase, encode_operation
 from controller.scaling.rules.step import DELETED
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreError
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreError
 
 #: Ended operations that stay; the history of the controller has the older ones.
 ENDED_MAX: Final = 500

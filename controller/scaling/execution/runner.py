@@ -23,8 +23,8 @@ from controller.scaling.rules.needs import round_ms
 from controller.scaling.rules.plan import checked, plan_resize
 from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.step import begin_phase, decide_step
-from controller.storage.store import StoreError
 from remoting.clock import Clock
+from store.store import StoreError
 
 #: Between two looks for operations that are to start.
 LOOK_S: Final = 1.0

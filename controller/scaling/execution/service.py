@@ -24,12 +24,12 @@ from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import ResizePlan, ResizeRequest
 from controller.scaling.rules import commands
 from controller.scaling.rules.plan import planned_operation
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import OPERATION_KINDS
-from controller.storage.store import SetStore, StoreBackend, StoreError
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 from remoting.clock import Clock
+from store.document_store import DocumentStore
+from store.documents import OPERATION_KINDS
+from store.store import SetStore, StoreBackend, StoreError
 
 #: As mqadmin's: a broker answers 17 once its NameServers have, and 307 once its client has.
 _REQUESTS: Final = AdminLimits(timeout_ms=5_000, requests_max=64, requests_per_peer_max=8)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from controller.storage.store import SetStore
+from store.store import SetStore
 
 
 class StoredMasters:

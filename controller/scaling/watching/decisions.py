@@ -17,8 +17,8 @@ from controller.scaling.watching.proposals import Proposal, Proposals
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
 from controller.scaling.watching.topic_under_policy import Refusal, TopicUnderPolicy
-from controller.storage.store import DocumentRefused, StoreError
 from remoting.clock import Clock
+from store.store import DocumentRefused, StoreError
 
 #: Changes of decisions that are shown, of all topics.
 CHANGES_MAX: Final = 200

@@ -11,11 +11,11 @@ from typing import Final
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.policy_documents import policies_of_json, policies_of_toml
 from controller.scaling.watching.scaling_observer import ScalingObserver
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreError
 from serving.config.table_documents import TableMistake, TablesRefused
 from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreError
 
 #: The one document that has all policies.
 DOCUMENT: Final = "policies"

@@ -12,12 +12,12 @@ from controller.app import controller_core
 from controller.app.service import Controller, open_store
 from controller.config import ControllerConfig
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import ControllerMember, StoreError, VersionedEntry
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process.background_tasks import logged_tasks
 from serving.process.process import Runtime
 from serving.process.signals import Signals
+from store.store import ControllerMember, StoreError, VersionedEntry
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 OLD = VersionedEntry(StoredSet(broker_set=a_set(master=1, master_epoch=1)), 1)

@@ -9,13 +9,13 @@ from fakes.lines import Lines
 from controller.app.identity import logged_id, member_of
 from controller.app.service import Controller
 from controller.config import ControllerConfig
-from controller.storage.store import ControllerMember
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process import own_address
 from serving.process.process import Runtime
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
+from store.store import ControllerMember
 
 ETCD = {"controller_store": "etcd", "etcd_endpoints": "127.0.0.1:1"}
 

@@ -9,10 +9,10 @@ from fakes.scaling_controller import ME, FailingStore
 
 from controller.callbacks.delivered import DELIVERED_FORMAT, SHARDS, DeliveredMaster, DeliveredMasters, shard_of
 from controller.failover.group import Group
-from controller.storage.documents import DocumentKind
-from controller.storage.store import SetStore, StoreError
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.clock import SystemClock
+from store.documents import DocumentKind
+from store.store import SetStore, StoreError
 
 KIND = DocumentKind.ROLE_CALLBACK
 

@@ -13,7 +13,7 @@ from controller.callbacks.outcome import CallResult
 from controller.callbacks.pending import RETRY_MS
 from controller.sets.broker_set import Replica
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import VersionedEntry
+from store.store import VersionedEntry
 
 
 def versioned(broker_set, revision=1):

@@ -19,8 +19,8 @@ from controller.endpoint_slices.service import AGAIN_MS, BEGIN_MS, RETRY_MS, End
 from controller.failover.group import Group
 from controller.sets.broker_set import Replica
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import SetStore, VersionedEntry
 from serving.config.service_sets import ServiceSet
+from store.store import SetStore, VersionedEntry
 
 SERVICE = ServiceSet("broker-a", 10_911, "rmq-set-a.ns.svc.cluster.local", 30_911, [1, 2, 3])
 OTHERS = tuple(ServiceSet(f"broker-{i}", 10_911, f"rmq-set-{i}.ns.svc", 30_911, [1, 2, 3]) for i in range(30))

@@ -10,8 +10,8 @@ from controller.failure_detection.suspicion import ProbeOutcome
 from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN
 from controller.sets.events import MasterElected
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import OutcomeUnknown, VersionedEntry
 from remoting.protocol.codes import ResponseCode
+from store.store import OutcomeUnknown, VersionedEntry
 
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
 NOT_AVAILABLE = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE

@@ -10,8 +10,8 @@ from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.roles.checkers import ANSWER_SETTLES_MS
 from controller.roles.verdict import RoleVerdict
-from controller.storage.store import ControllerMember
 from remoting.protocol.codes import ResponseCode
+from store.store import ControllerMember
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 ONE = BrokerKey(SET, 1)

@@ -5,7 +5,7 @@ from fakes.clock import FakeClock
 
 from controller.failover.group import ControllerRole, Group
 from controller.refusals import NotLeader
-from controller.storage.store import ControllerMember, VersionedEntry
+from store.store import ControllerMember, VersionedEntry
 
 ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")

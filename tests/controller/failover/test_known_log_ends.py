@@ -8,8 +8,8 @@ from controller.failover.log_end_keeper import STORED_AGAIN_MS
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import StoreError
 from remoting.protocol.codes import ResponseCode
+from store.store import StoreError
 
 
 @pytest.fixture

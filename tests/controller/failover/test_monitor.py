@@ -11,7 +11,7 @@ from controller.failover.monitor import LOOK_MS, REACHABILITY_CHECKS_MAX
 from controller.failure_detection import probes
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.storage.store import ControllerMember
+from store.store import ControllerMember
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 OTHER = "broker-b"

@@ -7,7 +7,7 @@ from fakes.in_process_controller import SET, InProcessController
 from controller.failover import monitor, new_sets
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import VersionedEntry
+from store.store import VersionedEntry
 
 INVALID = 2005
 HOURS_MS = 3_600_000

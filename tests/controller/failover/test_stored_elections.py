@@ -11,8 +11,8 @@ from controller.failover import stored_elections as module
 from controller.failover.election_log import ElectionLog, NotificationResult
 from controller.failover.group import Group
 from controller.failover.stored_elections import StoredElections
-from controller.storage.documents import DocumentKind
-from controller.storage.store import ControllerMember, StoreError
+from store.documents import DocumentKind
+from store.store import ControllerMember, StoreError
 
 KIND = DocumentKind.ELECTIONS
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")

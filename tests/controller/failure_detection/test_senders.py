@@ -14,8 +14,8 @@ from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import VersionedEntry
 from remoting.protocol.codes import RequestCode, ResponseCode
+from store.store import VersionedEntry
 
 ONE = BrokerKey(SET, 1)
 HOMES = {1: 11, 2: 12, 3: 13}

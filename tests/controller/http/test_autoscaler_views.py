@@ -11,11 +11,11 @@ from fakes.scaled_topic import TOPIC
 from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 
 from controller.http.endpoints import ENDPOINTS
-from controller.storage.documents import DOCUMENT_BYTES_MAX, DocumentKind
-from controller.storage.store import ControllerMember, StoreError
 from serving.http import openapi
 from serving.http.pages import LIMIT_MAX
 from serving.http.views import ErrorAnswer
+from store.documents import DOCUMENT_BYTES_MAX, DocumentKind
+from store.store import ControllerMember, StoreError
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 POLICIES = "/v1/scaling/policies"

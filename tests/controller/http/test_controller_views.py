@@ -14,10 +14,10 @@ from controller.http.endpoints import ENDPOINTS
 from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import ControllerMember, SetStore, VersionedEntry
 from serving.http import openapi
 from serving.http.views import ErrorAnswer
 from serving.metrics.health import Serving
+from store.store import ControllerMember, SetStore, VersionedEntry
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 PATHS = [each.path for each in ENDPOINTS]

@@ -12,9 +12,9 @@ from controller.failover.election_log import ElectionLog
 from controller.http.master_shapes import MasterListing
 from controller.http.master_views import MasterListings
 from controller.sets.stored_set import StoredSet
-from controller.storage import set_changes
-from controller.storage.store import ControllerMember, VersionedEntry
 from serving.http.views import ViewRequest
+from store import set_changes
+from store.store import ControllerMember, VersionedEntry
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 

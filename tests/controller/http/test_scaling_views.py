@@ -13,10 +13,10 @@ from resize_builders import CREATED_UNIX_MS, a_resize, went
 from controller.http.endpoints import ENDPOINTS
 from controller.http.scaling_views import MayBeStored, answered
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase, SetResize
-from controller.storage.documents import DocumentKind
-from controller.storage.store import ControllerMember, OutcomeUnknown
 from serving.http import openapi
 from serving.http.views import ErrorAnswer
+from store.documents import DocumentKind
+from store.store import ControllerMember, OutcomeUnknown
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 #: Those of resizes, and not of the autoscaler.

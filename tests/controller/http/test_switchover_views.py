@@ -9,11 +9,11 @@ from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.roles.verdict import RoleAnswer, RoleVerdict
-from controller.storage.store import ControllerMember
 from controller.switchover.rolling_restarts import BROKERS_MAX, RUNNING_MAX
 from serving.http import openapi
 from serving.http.endpoints import BODY_BYTES_MAX
 from serving.http.views import ErrorAnswer
+from store.store import ControllerMember
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}

@@ -11,11 +11,11 @@ from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, ProbeOutcome, SuspicionReason
 from controller.observability.event_log import BROKER_CODES
 from controller.observability.log_events import EVENTS
-from controller.storage.store import ControllerMember, OutcomeUnknown
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from serving.logging.events import common_keys
 from serving.process.event_log import AttributedDispatcher
+from store.store import ControllerMember, OutcomeUnknown
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 

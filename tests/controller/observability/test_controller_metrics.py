@@ -14,9 +14,9 @@ from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import ControllerMember, VersionedEntry
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
 from serving.metrics.health import Serving
+from store.store import ControllerMember, VersionedEntry
 
 OTHER_CONTROLLER = ControllerMember(id="n1", address="10.0.0.2:9878")
 OF_SETS = (

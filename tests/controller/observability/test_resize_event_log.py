@@ -10,8 +10,8 @@ from controller.observability.log_events import EVENTS
 from controller.observability.resize_event_log import PROBLEM_CHARS_MAX, SENTENCE_CHARS_MAX, ResizeEventLog
 from controller.scaling.resize.decision import PutOrderConf
 from controller.scaling.resize.operation import FINISHED, ResizePhase
-from controller.storage.store import OutcomeUnknown
 from serving.logging.events import common_keys
+from store.store import OutcomeUnknown
 
 WHICH = {"resize": "resize-1", "topic": "TopicTest", "kind": "shrink"}
 RUNNING = went(a_resize(), ResizePhase.PRECHECK, ResizePhase.WRITE_DOWN, ResizePhase.QUIESCE)

@@ -7,7 +7,7 @@ from fakes.leadership_listener import eventually
 
 from controller.recording import store_size
 from controller.recording.store_size import StoreSize
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 SOON_S = 20
 

@@ -6,7 +6,7 @@ from fakes.in_process_controller import SET, InProcessController, at
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.roles.verdict import RoleVerdict
-from controller.storage.store import ControllerMember
+from store.store import ControllerMember
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)

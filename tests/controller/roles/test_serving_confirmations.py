@@ -9,7 +9,7 @@ from fakes.clock import FakeClock
 from controller.failover.group import Group
 from controller.roles.changes import RoleChanges
 from controller.roles.serving import QUERIES_MAX, ServingConfirmations, again_ms
-from controller.storage.store import ControllerMember, SetStore
+from store.store import ControllerMember, SetStore
 
 SOON_S = 20
 FIRST = a_set(master=1, master_epoch=5)

@@ -8,8 +8,8 @@ from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.sets.broker_set import BrokerSet
-from controller.storage.store import ControllerMember
 from controller.switchover.request import SwitchoverRequest
+from store.store import ControllerMember
 
 #: Generous: only waits that would never end end here.
 WAIT_S = 30

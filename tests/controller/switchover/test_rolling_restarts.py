@@ -6,12 +6,12 @@ from fakes.in_process_controller import SET, InProcessController, at
 from switched_site import SwitchedSet
 
 from controller.refusals import NotLeader
-from controller.storage.documents import DocumentKind
-from controller.storage.store import StoreError
 from controller.switchover.rolling_restart import RestartPhase
 from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RestartRequest
 from controller.switchover.service import SetNotFound
 from controller.switchover.switchover import SwitchoverPhase
+from store.documents import DocumentKind
+from store.store import StoreError
 
 IN_SYNC, RESTART, SWITCHOVER = RestartPhase.IN_SYNC, RestartPhase.RESTART, RestartPhase.SWITCHOVER
 

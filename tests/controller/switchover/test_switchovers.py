@@ -12,11 +12,11 @@ from controller.failure_detection.log_ends import LogEnd
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.refusals import NotLeader
 from controller.roles.verdict import RoleAnswer, RoleVerdict
-from controller.storage.store import OutcomeUnknown, StoreError
 from controller.switchover.request import SwitchoverRequest
 from controller.switchover.rules import CONFIRM_MS_MAX, HOLD_SETTLES_MS
 from controller.switchover.service import RUNNING_MAX, SetNotFound, SwitchoverRefused
 from controller.switchover.switchover import HOLDING, SwitchoverPhase
+from store.store import OutcomeUnknown, StoreError
 
 PHASES = SwitchoverPhase
 

@@ -12,7 +12,7 @@ import msgspec
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.commits.entry_checks import problem_of_offset, problem_of_queue
 from controller.offsets.values import DELETED, NAME_CHARACTERS_MAX, GroupTopic, StoredOffset
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 _LONG_MAX: Final = 2**63 - 1
 #: A writer in JSON: QUEUES_MAX of them fit into one request. 255 characters take more only where they are emoji, or

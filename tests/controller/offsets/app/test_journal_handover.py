@@ -13,8 +13,8 @@ from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.storage.journal import Journal
 from controller.offsets.values import GroupTopic, QueueKey
-from controller.storage.store import ControllerMember
 from remoting.clock import SystemClock
+from store.store import ControllerMember
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from fakes.answering_peer import refusal
 from restore_site import AFTER, a_broker, a_queue, outcomes, restore_site
 
 from controller.offsets.mirror.changes import OffsetMove
-from controller.storage.store import StoreError
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from store.store import StoreError
 
 
 async def test_outcomes_that_cannot_be_kept_are_answered_and_undone_all_the_same(tmp_path):

@@ -20,9 +20,9 @@ from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic, QueueKey
-from controller.storage.store import ControllerMember
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
+from store.store import ControllerMember
 
 OTHER = ControllerMember(id="m2", address="10.0.0.2:9883")
 GROUP = LockGroup("DefaultCluster", "", "billing")

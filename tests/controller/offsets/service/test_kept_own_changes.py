@@ -18,8 +18,8 @@ from controller.offsets.restore.own_offsets import OwnChange, OwnOffsets
 from controller.offsets.restore.site import RestoreSite
 from controller.offsets.storage.remote import PutOutcome, RowTooLarge
 from controller.offsets.storage.row_flusher import RowNotWritable
-from controller.storage.store import StoreError
 from serving.http.views import NotFound, ViewRequest
+from store.store import StoreError
 
 RESET = OwnChange(OperationKind.RESET, "alice", is_dry_run=False)
 IMPORT = OwnChange(OperationKind.IMPORT, "alice", is_dry_run=False)

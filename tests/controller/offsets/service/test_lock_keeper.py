@@ -17,7 +17,7 @@ from controller.offsets.service.manager_role import ManagerNotLeading
 from controller.offsets.storage.remote import RowWrite
 from controller.offsets.storage.write_behind import InJournalOnly
 from controller.offsets.values import is_lock_row
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 GRANTED, HELD = AcquireStatus.GRANTED, AcquireStatus.HELD_BY
 

@@ -2,7 +2,7 @@ import pytest
 from fakes.clock import FakeClock
 
 from controller.offsets.service.manager_role import ManagerNotLeading, ManagerRole, StillLoading
-from controller.storage.store import ControllerMember
+from store.store import ControllerMember
 
 OTHER = ControllerMember(id="m2", address="10.0.0.2:9883")
 

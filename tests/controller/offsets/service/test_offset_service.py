@@ -15,7 +15,7 @@ from controller.offsets.storage.remote import RowWrite
 from controller.offsets.storage.write_behind import Durability, InJournalOnly
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
 from controller.offsets.values import StoredOffset
-from controller.storage.store import Deposed, OutcomeUnknown
+from store.store import Deposed, OutcomeUnknown
 
 
 def write_through(of):

@@ -14,7 +14,7 @@ from controller.offsets.commits.writing import LEADS
 from controller.offsets.storage.remote import PutOutcome, RowTooLarge
 from controller.offsets.storage.row_flusher import RowNotWritable
 from controller.offsets.storage.write_behind import Durability, InJournalOnly
-from controller.storage.store import OutcomeUnknown
+from store.store import OutcomeUnknown
 
 LATER_MS = 10_000
 SCOPE = OffsetScope("DefaultCluster", "", "billing")

@@ -16,9 +16,9 @@ from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
-from controller.storage.store import ControllerMember, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
+from store.store import ControllerMember, StoreError
 
 CALLERS = 4
 QUEUES = 10
@@ -34,7 +34,7 @@ async def opened(folder, endpoints):
     if not endpoints:
         return EmbeddedRemote(folder / "remote", CLOCK)
     from controller.offsets.storage.etcd_remote import EtcdRemote  # noqa: PLC0415  # it loads gRPC
-    from controller.storage.etcd.client import EtcdOptions  # noqa: PLC0415
+    from store.etcd.client import EtcdOptions  # noqa: PLC0415
 
     remote = EtcdRemote(EtcdOptions(endpoints=tuple(endpoints), group="killed"), CLOCK)
     listener = RecordingListener()

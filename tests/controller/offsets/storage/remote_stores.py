@@ -6,9 +6,9 @@ from fakes.leadership_listener import RecordingListener, eventually
 
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.etcd_remote import EtcdRemote
-from controller.storage.etcd.client import EtcdOptions
-from controller.storage.store import ControllerMember
 from remoting.clock import SystemClock
+from store.etcd.client import EtcdOptions
+from store.store import ControllerMember
 
 #: Far longer than any lease: how long a slow machine may take to come to a leader.
 SOON_S = 60

@@ -13,10 +13,10 @@ from controller.offsets.storage.etcd_remote import EtcdRemote
 from controller.offsets.storage.formats.batches import WriteRate
 from controller.offsets.storage.formats.row_values import encoded_row
 from controller.offsets.storage.remote import RemoteRow, RowMoved, RowStored, RowTooLarge, RowWrite
-from controller.storage.etcd.client import EtcdOptions
-from controller.storage.etcd.keys import Keys
-from controller.storage.store import Deposed, StoreError
 from remoting.clock import SystemClock
+from store.etcd.client import EtcdOptions
+from store.etcd.keys import Keys
+from store.store import Deposed, StoreError
 
 pytestmark = pytest.mark.etcd
 

@@ -4,9 +4,9 @@ import pytest
 
 from controller.offsets.storage.etcd_rows import put_rows
 from controller.offsets.storage.formats.batches import KeyPut
-from controller.storage.etcd.calls import OwnLeaderKey
-from controller.storage.etcd.keys import Keys
-from controller.storage.store import ControllerMember, OutcomeUnknown
+from store.etcd.calls import OwnLeaderKey
+from store.etcd.keys import Keys
+from store.store import ControllerMember, OutcomeUnknown
 
 
 class Connection:

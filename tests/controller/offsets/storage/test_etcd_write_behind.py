@@ -15,10 +15,10 @@ from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.write_behind import OffsetsNotLoaded, WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import NAME_CHARACTERS_MAX, QUEUES_MAX, QueueKey
-from controller.storage.etcd.client import EtcdOptions
-from controller.storage.store import ControllerMember, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
+from store.etcd.client import EtcdOptions
+from store.store import ControllerMember, StoreError
 
 pytestmark = pytest.mark.etcd
 

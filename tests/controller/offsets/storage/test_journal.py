@@ -18,8 +18,8 @@ from controller.offsets.storage.formats.records import FlushedRow
 from controller.offsets.storage.journal import FILE_NAME, MARK_NAME, Journal, JournalBusy, JournalClosed
 from controller.offsets.storage.sqlite_file import FileDamaged, FileInUse, FileOfOtherVersion, FileProblem, FileRemoved
 from controller.offsets.values import OFFSET_MAX
-from controller.storage import high_water
 from remoting.clock import SystemClock
+from store import high_water
 
 SOON_S = 20
 

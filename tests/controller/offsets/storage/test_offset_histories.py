@@ -12,7 +12,7 @@ from write_behind_site import site
 
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.values import DELETED
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 #: Without waits for the disk.
 MEMORY = Path("/dev/shm")

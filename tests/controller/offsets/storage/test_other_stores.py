@@ -14,9 +14,9 @@ from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.remote import RowWrite
 from controller.offsets.storage.row_flusher import JournalOfOtherStore
 from controller.offsets.storage.sqlite_file import FileDamaged
-from controller.storage.store import StoreError
 from remoting.clock import SystemClock
 from serving.process.start import StartFailed
+from store.store import StoreError
 
 REFUSED = (
     r"offset-journal\.db: it has offsets of 1 queues for the store [0-9a-f]{16}, and this is the store [0-9a-f]{16}: "

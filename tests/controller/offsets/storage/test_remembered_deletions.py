@@ -10,8 +10,8 @@ from write_behind_site import site
 from controller.offsets.storage.remote import RowWrite
 from controller.offsets.storage.row_flusher import JournalTooOld
 from controller.offsets.values import DELETED
-from controller.storage.store import StoreError
 from remoting.clock import SystemClock
+from store.store import StoreError
 
 SOON_S = 20
 DAY_MS = 24 * 3_600_000

@@ -20,7 +20,7 @@ from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowNotWritabl
 from controller.offsets.storage.write_behind import SCOPE_ROWS, InJournalOnly
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
 from controller.offsets.values import QueueKey, is_lock_row
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 SOON_S = 20
 #: A flush interval that no test waits for.

@@ -16,7 +16,7 @@ from controller.offsets.storage.write_behind import (
     OffsetsNotLoaded,
 )
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets, WriteBehindOptions
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 SOON_S = 20
 #: A flush interval that no test waits for.

@@ -13,7 +13,7 @@ from controller.offsets.storage.write_behind import (
     OffsetsNotLoaded,
 )
 from controller.offsets.values import LAST_ROW_MARK, QueueKey
-from controller.storage.store import Deposed, StoreError
+from store.store import Deposed, StoreError
 
 SOON_S = 20
 

@@ -12,9 +12,9 @@ from controller.offsets.storage.observer import WriteBehindObserver
 from controller.offsets.storage.remote import PutOutcome, RowTooLarge, RowWrite
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
-from controller.storage.store import OutcomeUnknown
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
+from store.store import OutcomeUnknown
 
 
 class TroubledRemote:

@@ -11,7 +11,7 @@ from controller.scaling.execution.service import ResizeRefused
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
 from controller.scaling.resize.request import ResizeRequest
-from controller.storage.documents import DocumentKind
+from store.documents import DocumentKind
 
 OFFLINE = a_group(kind=GroupKind.OFFLINE)
 REQUEST = ResizeRequest(topic=TOPIC, queues=8)

@@ -15,10 +15,10 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX
-from controller.storage.document_store import DocumentStore
-from controller.storage.store import StoreError
 from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
+from store.document_store import DocumentStore
+from store.store import StoreError
 
 #: Queries of every kind that a plan needs.
 CODES_OF_FACTS = [

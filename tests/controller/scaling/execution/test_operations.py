@@ -9,10 +9,10 @@ from controller.scaling.execution import decoded_operations
 from controller.scaling.execution import operations as module
 from controller.scaling.execution.operations import OperationExists, OperationMoved, Operations
 from controller.scaling.resize.operation import ResizePhase, encode_operation
-from controller.storage.document_store import DocumentStore
-from controller.storage.documents import DocumentKind
-from controller.storage.embedded import EmbeddedStore
-from controller.storage.store import StoreError
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.embedded import EmbeddedStore
+from store.store import StoreError
 
 UNDER_WAY = DocumentKind.SCALING_OPERATION
 

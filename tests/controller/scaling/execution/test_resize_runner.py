@@ -23,8 +23,8 @@ from controller.scaling.resize.operation import (
 from controller.scaling.resize.request import ResizeRequest
 from controller.scaling.rules import needs
 from controller.scaling.rules.commands import ResizeCommandRefused
-from controller.storage.documents import DocumentKind
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
+from store.documents import DocumentKind
 
 WAITS = ResizeWaits(
     producers_ms=0, stable_ms=0, confirm_ms=0, watch_ms=0, grown_watch_ms=0, assign_ms=0, pop_ms=0, process_ms=0

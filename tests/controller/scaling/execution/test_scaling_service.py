@@ -12,7 +12,7 @@ from controller.scaling.execution.operations import OperationExists
 from controller.scaling.execution.service import OperationUnknown, ResizeRefused
 from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.resize.request import ResizeRequest
-from controller.storage.store import StoreError
+from store.store import StoreError
 
 REQUEST = ResizeRequest(topic=TOPIC, queues=8)
 

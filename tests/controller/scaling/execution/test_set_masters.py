@@ -5,8 +5,8 @@ from controller_builders import SET, a_set
 
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import SetStore, VersionedEntry
 from controller.wire.replica_info_cache import ReplicaInfoCache
+from store.store import SetStore, VersionedEntry
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from controller.scaling.rules.request_limits import (
     wait_problems,
     wait_warnings,
 )
-from controller.storage.documents import DOCUMENT_BYTES_MAX
+from store.documents import DOCUMENT_BYTES_MAX
 
 TRAITS = TopicTraits(counts={"broker-a": QueueCounts(4, 4)}, clusters={"broker-a": "DefaultCluster"})
 MOST = 2**63 - 1

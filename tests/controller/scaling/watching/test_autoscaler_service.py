@@ -13,9 +13,9 @@ from controller.scaling.watching import past_resizes, policy_topics
 from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_topics import UNLISTED_MS
 from controller.scaling.watching.topic_facts import ABSENT_MS, TopicFacts
-from controller.storage.documents import DocumentKind
-from controller.storage.store import ControllerMember, StoreError
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from store.documents import DocumentKind
+from store.store import ControllerMember, StoreError
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 

@@ -9,7 +9,7 @@ from fakes.scaled_topic import TOPIC
 from fakes.watched_site import POLICY, watched_site
 
 from controller.scaling.watching.policy_source import PolicySource
-from controller.storage.documents import DocumentKind
+from store.documents import DocumentKind
 
 FILE = '[[policy]]\ntopic = "{topic}"\nmin = 4\nmax = {most}\n'
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from controller.offsets.storage.formats.batches import KeyPut
 from controller.offsets.storage.formats.etcd_transaction import LeaderCondition, decoded_answer, encoded_transaction
-from controller.storage.etcd.client import messages
+from store.etcd.client import messages
 
 LONG_MAX = 2**63 - 1
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from stored_offset_builders import row_name, row_names
 
 from controller.offsets.storage.formats.row_keys import ForeignKey, path_of, row_of
-from controller.storage.etcd.keys import Keys
+from store.etcd.keys import Keys
 
 
 @given(row_names)

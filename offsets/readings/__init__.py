@@ -1,0 +1,1 @@
+"""Readings: how far all groups were at a master at one moment, kept for 14 days."""

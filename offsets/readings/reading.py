@@ -1,0 +1,67 @@
+"""What one reading of a broker is. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from offsets.proof import Fingerprint
+from offsets.values import GroupKind, GroupTopic, QueueKey, QueueOffsets, SetName
+from remoting.admin.log_epochs import LogEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The offsets of all groups at the master of a set: the end of its log was read before and after them."""
+
+    set_name: SetName
+    #: `host:port`.
+    master: str
+    #: None where no controller elects.
+    master_epoch: int | None
+    #: When the process of the master began, Unix ms by its own clock.
+    boot_unix_ms: int | None
+    #: Before the first request was sent, and after the last answer came: monotonic ms, and Unix ms of this machine.
+    began_ms: int
+    ended_ms: int
+    ended_unix_ms: int
+    #: Where the log began, and where it ended before and after the offsets were read.
+    log_begin: int
+    first_end: int
+    second_end: int
+    #: Where each master epoch begins in the log; None where no controller elects.
+    epochs: tuple[LogEpoch, ...] | None
+    #: The newest message that is known to lie below `second_end`; None if none was found since the last reading.
+    fingerprint: Fingerprint | None
+    offsets: Mapping[GroupTopic, QueueOffsets]
+    #: Of groups whose members were asked since they changed; others are UNKNOWN.
+    kinds: Mapping[str, GroupKind] = field(default_factory=dict)
+
+    def offset(self, key: QueueKey) -> int | None:
+        """Return the offset of a group in a queue; None if it had none."""
+        return self.offsets.get(GroupTopic(key.group, key.topic), {}).get(key.queue_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaReading:
+    """The offsets of all groups that a slave showed, requested after a reading of its master had ended."""
+
+    #: `host:port` of the slave.
+    address: str
+    began_ms: int
+    ended_ms: int
+    offsets: Mapping[GroupTopic, QueueOffsets]
+
+    def offset(self, key: QueueKey) -> int | None:
+        """Return the offset of a group in a queue; None if it had none."""
+        return self.offsets.get(GroupTopic(key.group, key.topic), {}).get(key.queue_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBefore:
+    """What is known of a set from before its master changed: everything that a repair decides by."""
+
+    #: Of the last minute before the change, the newest last; at least the newest one of all, however old it is.
+    readings: tuple[Reading, ...]
+    #: Readings of the broker that is master now, while it was a slave, the newest last.
+    replica_readings: tuple[ReplicaReading, ...]
+    #: All that are kept of the log, by place.
+    fingerprints: tuple[Fingerprint, ...]

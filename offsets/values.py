@@ -1,0 +1,54 @@
+"""The words that all parts of the offset manager share. Pure."""
+
+import enum
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX
+
+#: Offsets by queue id; a queue without one is absent.
+QueueOffsets = Mapping[int, int]
+
+
+class SetName(NamedTuple):
+    """A broker set."""
+
+    cluster: str
+    broker_name: str
+
+
+class GroupTopic(NamedTuple):
+    """A group in a topic."""
+
+    group: str
+    topic: str
+
+
+class QueueKey(NamedTuple):
+    """A queue that a group consumes, on one broker set."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+class GroupKind(enum.StrEnum):
+    """How a group consumes, as far as its members show now."""
+
+    #: All members hold queues, and none pops: its offset says what was consumed.
+    PULL = "pull"
+    #: A member pops, or there is a pop retry topic: messages below its offset may not be acknowledged.
+    POP = "pop"
+    #: Every member gets every message and keeps its own offsets.
+    BROADCAST = "broadcast"
+    #: No member is connected, or one of them does not tell.
+    UNKNOWN = "unknown"
+
+
+#: Topics of light message queues begin so; their offsets are never written.
+LMQ_PREFIX: Final = "%LMQ%"
+
+
+def is_writable(key: GroupTopic) -> bool:
+    """Return whether a group's offsets in a topic may ever be written: not those of light queues and broadcasting."""
+    return not (key.topic.startswith(LMQ_PREFIX) or key.group.endswith(BROADCAST_SUFFIX))

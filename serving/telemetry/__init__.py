@@ -1,0 +1,1 @@
+"""Telemetry: what a server tells, declared once as events."""

@@ -1,0 +1,131 @@
+"""An event, declared once: one struct is its log line, what it counts, its row of the history and its documentation.
+
+    class BrokerSilent(Event, frozen=True, kw_only=True):
+        \"\"\"A broker does not answer; logged once until it does.\"\"\"
+
+        level = Level.WARNING
+        advice = "Check that the broker runs."
+        broker: str
+        failures: int
+
+        def counted(self) -> Iterator[Count]:
+            yield Count(FAILED_QUERIES, (self.broker,))
+
+    telemetry.emit(BrokerSilent(broker="broker-a", failures=3))
+
+The log event is named after the class (`broker_silent`), its keys are the fields, its meaning is the docstring. A field
+that is None is left out of the line.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Final, NamedTuple
+
+import msgspec
+
+from history.rows import Recordable
+from serving.logging.events import Level, LogEvent
+from serving.metrics.counters import Labels
+from serving.metrics.families import FamilyMaker, MetricFamily
+
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class Counter(msgspec.Struct, frozen=True):
+    """A metric that events count in, `<prefix><name>_total`."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    #: Label sets that stand at 0 from the start, so that a rate sees their first time.
+    known: tuple[Labels, ...] = ()
+
+    def family(self, make: FamilyMaker) -> MetricFamily:
+        """Return the metric as the catalogue has it."""
+        return make.counter(self.name, self.meaning, *self.labels)
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """A metric of durations that events observe, `<prefix><name>`, in seconds."""
+
+    name: str
+    meaning: str
+
+    def family(self, make: FamilyMaker) -> MetricFamily:
+        """Return the metric as the catalogue has it."""
+        return make.histogram(self.name, self.meaning)
+
+
+class Count(NamedTuple):
+    """One event adds `amount` to a counter."""
+
+    counter: Counter
+    labels: Labels = ()
+    amount: int = 1
+
+
+class Observation(NamedTuple):
+    """One event took so long."""
+
+    timer: Timer
+    seconds: float
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that the server tells."""
+
+    #: None writes no line: the event is only counted or recorded.
+    level: ClassVar[Level | None] = Level.INFO
+    #: What an operator does about it.
+    advice: ClassVar[str] = "Nothing."
+    #: A change by request: its line is written at every log level.
+    audit: ClassVar[bool] = False
+
+    def counted(self) -> Iterable[Count]:
+        """Return what it counts."""
+        return ()
+
+    def observed(self) -> Iterable[Observation]:
+        """Return how long it took."""
+        return ()
+
+    def rows(self) -> Iterable[Recordable]:
+        """Return its rows of the history."""
+        return ()
+
+    @classmethod
+    def log_event(cls) -> LogEvent | None:
+        """Return the event as the log catalogue has it; None for one without a line."""
+        if cls.level is None:
+            return None
+        return LogEvent(
+            name=_CAPITAL.sub("_", cls.__name__).lower(),
+            level=cls.level,
+            keys=cls.__struct_fields__,
+            meaning=" ".join((cls.__doc__ or "").split()),
+            advice=cls.advice,
+            audit=cls.audit,
+        )
+
+
+class Declared(NamedTuple):
+    """What some modules declare, in the order of their definition."""
+
+    events: tuple[type[Event], ...]
+    counters: tuple[Counter, ...]
+    timers: tuple[Timer, ...]
+
+    def log_events(self) -> Iterator[LogEvent]:
+        """Yield every event that writes a line."""
+        yield from filter(None, (event.log_event() for event in self.events))
+
+
+def declared_in(*modules: Mapping[str, object]) -> Declared:
+    """Return the events, counters and timers that modules (their `vars`) define; imported events count once."""
+    values = list({id(value): value for module in modules for value in module.values()}.values())
+    events = (value for value in values if isinstance(value, type) and issubclass(value, Event) and value is not Event)
+    return Declared(
+        tuple(events),
+        tuple(value for value in values if isinstance(value, Counter)),
+        tuple(value for value in values if isinstance(value, Timer)),
+    )

@@ -1,0 +1,284 @@
+"""The calls to etcd, one function each: builds the request, waits for the answer, returns what counts in it.
+
+Each takes a connection, the seconds it may take, and metadata, which `client.py` fills in.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from store.etcd.client import Compacted, EtcdClient, EtcdConnection, Metadata, messages
+from store.etcd.keys import Keys, address_of, holder_of, leader_value, member_value
+from store.etcd.lease_state_machine import Holder
+from store.store import ControllerMember, OutcomeUnknown
+
+#: A page of 1 KB entries is half a MB.
+PAGE_ENTRIES: Final = 500
+#: Many entries may take longer than one call does.
+PAGE_MS: Final = 5000
+#: How often reading all entries begins anew, because etcd was compacted meanwhile.
+_SWEEPS: Final = 3
+
+EtcdCall = Callable[[EtcdConnection, float, Metadata], Any]
+
+
+class LeaderKeyState(NamedTuple):
+    """Who holds the key `leader` at a revision of etcd."""
+
+    holder: Holder | None
+    revision: int
+
+
+class OwnLeaderKey(NamedTuple):
+    """The key `leader` of one run of one controller."""
+
+    me: ControllerMember
+    run: str
+    #: Its create revision.
+    token: int
+
+    def is_of(self, holder: Holder | None) -> bool:
+        """Return whether it is this key that somebody was seen to hold."""
+        return holder is not None and (holder.token, holder.run) == (self.token, self.run)
+
+
+class CommitOutcome(NamedTuple):
+    """What came of a commit."""
+
+    is_stored: bool
+    leader_key: LeaderKeyState
+
+
+def read_leader(keys: Keys) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
+    """Read the key `leader`."""
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
+        answer = connection.kv.Range(messages.RangeRequest(key=keys.leader), timeout=seconds, metadata=metadata)
+        return _leader_key(answer.kvs, answer.header.revision)
+
+    return call
+
+
+def grant_lease(ttl_s: int) -> Callable[[EtcdConnection, float, Metadata], tuple[int, int]]:
+    """Request a lease, and return its id and how many seconds etcd granted."""
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[int, int]:
+        request = messages.LeaseGrantRequest(TTL=ttl_s)
+        answer = connection.lease.LeaseGrant(request, timeout=seconds, metadata=metadata)
+        return int(answer.ID), int(answer.TTL)
+
+    return call
+
+
+def renew_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], int]:
+    """Renew a lease, and return the seconds it has again; 0: there is no such lease."""
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> int:
+        request = messages.LeaseKeepAliveRequest(ID=lease_id)
+        call = connection.lease.LeaseKeepAlive(iter((request,)), timeout=seconds, metadata=metadata)
+        answer = next(call, None)
+        call.cancel()
+        if answer is None:
+            raise OutcomeUnknown(f"etcd at {connection.address} did not answer whether a lease is renewed")
+        return int(answer.TTL)
+
+    return call
+
+
+def revoke_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], None]:
+    """Give a lease back, and with it the keys that are bound to it."""
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> None:
+        connection.lease.LeaseRevoke(messages.LeaseRevokeRequest(ID=lease_id), timeout=seconds, metadata=metadata)
+
+    return call
+
+
+def campaign(
+    keys: Keys, me: ControllerMember, run: str, lease_id: int
+) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
+    """Create the key `leader` if there is none, and return who holds it then."""
+    request = messages.TxnRequest(
+        compare=[_created_at(keys.leader, 0)],
+        success=[_put(keys.leader, leader_value(me, run), lease_id)],
+        failure=[_get(keys.leader)],
+    )
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
+        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+        revision = answer.header.revision
+        if answer.succeeded:
+            return LeaderKeyState(Holder(member=me, run=run, token=revision, lease_id=lease_id), revision)
+        return _leader_key(answer.responses[0].response_range.kvs, revision)
+
+    return call
+
+
+def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[EtcdConnection, float, Metadata], None]:
+    """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
+    request = messages.TxnRequest(
+        compare=[
+            _created_at(keys.leader, own_key.token),
+            _has_value(keys.leader, leader_value(own_key.me, own_key.run)),
+        ],
+        success=[_delete(keys.leader)],
+    )
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> None:
+        connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+
+    return call
+
+
+def commit(
+    keys: Keys, own_key: OwnLeaderKey, key: bytes, value: bytes | None, revision: int
+) -> Callable[[EtcdConnection, float, Metadata], CommitOutcome]:
+    """Put a value if the key is still at this revision (0: not there) and this controller still leads.
+
+    None removes the key. Revisions come again where etcd was put back to an older state, so the value of the key
+    `leader` is compared as well.
+    """
+    request = messages.TxnRequest(
+        compare=[
+            _created_at(keys.leader, own_key.token),
+            _has_value(keys.leader, leader_value(own_key.me, own_key.run)),
+            _modified_at(key, revision),
+        ],
+        success=[_delete(key) if value is None else _put(key, value, 0)],
+        failure=[_get(keys.leader)],
+    )
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> CommitOutcome:
+        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+        kvs = () if answer.succeeded else answer.responses[0].response_range.kvs
+        return CommitOutcome(answer.succeeded, _leader_key(kvs, answer.header.revision))
+
+    return call
+
+
+def read(key: bytes) -> Callable[[EtcdConnection, float, Metadata], Any]:
+    """Return a key with its value and revisions, None if it is not there."""
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> Any:
+        answer = connection.kv.Range(messages.RangeRequest(key=key), timeout=seconds, metadata=metadata)
+        return answer.kvs[0] if answer.kvs else None
+
+    return call
+
+
+def member_address(key: bytes) -> Callable[[EtcdConnection, float, Metadata], tuple[str | None, int]]:
+    """Return the address of the controller that holds this key of a member, and the revision of the key."""
+    get = read(key)
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
+        kv = get(connection, seconds, metadata)
+        return (None, 0) if kv is None else (address_of(kv), kv.mod_revision)
+
+    return call
+
+
+def put_member(
+    keys: Keys, me: ControllerMember, lease_id: int, revision: int
+) -> Callable[[EtcdConnection, float, Metadata], bool]:
+    """Write the key of this member, and return whether it was still at this revision."""
+    key = keys.member(me.id)
+    request = messages.TxnRequest(
+        compare=[_modified_at(key, revision)], success=[_put(key, member_value(me), lease_id)]
+    )
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> bool:
+        return bool(connection.kv.Txn(request, timeout=seconds, metadata=metadata).succeeded)
+
+    return call
+
+
+def database_bytes() -> Callable[[EtcdConnection, float, Metadata], int]:
+    """Return how large the database of the endpoint is: what its quota limits; free pages count too."""
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> int:
+        answer = connection.maintenance.Status(messages.StatusRequest(), timeout=seconds, metadata=metadata)
+        return int(answer.dbSize)
+
+    return call
+
+
+def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Callable[[EtcdConnection, Metadata], Any]:
+    """Open a watch of a group, its documents apart; it ends when `until`, which may block, returns, or is cancelled."""
+    first, end = keys.watched
+
+    def requests() -> Iterator[Any]:
+        yield messages.WatchRequest(
+            create_request=messages.WatchCreateRequest(
+                key=first,
+                range_end=end,
+                start_revision=since_revision,
+                progress_notify=True,
+            )
+        )
+        until()
+
+    def call(connection: EtcdConnection, metadata: Metadata) -> Any:
+        # A member that has lost the others ends the watch instead of phrase nothing.
+        return connection.watch.Watch(requests(), metadata=(*metadata, ("hasleader", "true")))
+
+    return call
+
+
+def read_all(
+    client: EtcdClient, keys: tuple[bytes, bytes], now_ms: Callable[[], int], page: int = PAGE_ENTRIES
+) -> tuple[list[Any], int]:
+    """Return all keys from one on and before another as they were at one revision, and that revision; in pages."""
+    for _ in range(_SWEEPS):
+        try:
+            return _sweep(client, keys, now_ms, page)
+        except Compacted as error:
+            problem = error
+    raise problem
+
+
+def _sweep(
+    client: EtcdClient, keys: tuple[bytes, bytes], now_ms: Callable[[], int], page: int
+) -> tuple[list[Any], int]:
+    kvs: list[Any] = []
+    (key, end), revision = keys, 0
+    while True:
+        request = messages.RangeRequest(key=key, range_end=end, limit=page, revision=revision)
+        answer = client.request(_ranging(request), deadline_ms=now_ms() + PAGE_MS)
+        kvs.extend(answer.kvs)
+        revision = revision or answer.header.revision
+        if not answer.more:
+            return kvs, revision
+        key = answer.kvs[-1].key + b"\0"
+
+
+def _ranging(request: Any) -> EtcdCall:
+    return lambda connection, seconds, metadata: connection.kv.Range(request, timeout=seconds, metadata=metadata)
+
+
+def _leader_key(kvs: Any, revision: int) -> LeaderKeyState:
+    return LeaderKeyState(holder_of(kvs[0]) if kvs else None, revision)
+
+
+def _created_at(key: bytes, revision: int) -> Any:
+    return messages.Compare(
+        result=messages.Compare.EQUAL, target=messages.Compare.CREATE, key=key, create_revision=revision
+    )
+
+
+def _modified_at(key: bytes, revision: int) -> Any:
+    return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.MOD, key=key, mod_revision=revision)
+
+
+def _has_value(key: bytes, value: bytes) -> Any:
+    return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.VALUE, key=key, value=value)
+
+
+def _put(key: bytes, value: bytes, lease_id: int) -> Any:
+    return messages.RequestOp(request_put=messages.PutRequest(key=key, value=value, lease=lease_id))
+
+
+def _delete(key: bytes) -> Any:
+    return messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
+
+
+def _get(key: bytes) -> Any:
+    return messages.RequestOp(request_range=messages.RangeRequest(key=key))

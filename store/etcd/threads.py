@@ -1,0 +1,58 @@
+"""The way from the event loop to etcd: calls wait in threads, each until its own deadline, and each is reported."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from remoting.clock import Clock
+from store.etcd.client import CALL_MS
+from store.store import Deposed, EntryMoved, OutcomeUnknown, StoreError, StoreObserver
+
+_RESULTS: Final = ((EntryMoved, "moved"), (Deposed, "deposed"), (OutcomeUnknown, "unknown"))
+#: The others are answers too.
+_NO_ANSWER: Final = ("unknown", "failed")
+
+Result = TypeVar("Result")
+
+
+class CallThreads:
+    """A few threads for calls, and what is known about the last ones."""
+
+    def __init__(self, number: int, clock: Clock, observer: StoreObserver) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=number, thread_name_prefix="etcd-call")
+        self._clock = clock
+        self._observer = observer
+        #: Why a call failed, for people; empty once one has succeeded again.
+        self.last_error = ""
+        #: When etcd last answered; None: never.
+        self.answered_unix_ms: int | None = None
+        #: Since when calls of a kind fail (monotonic ms).
+        self._failing: dict[str, int] = {}
+
+    async def run(self, kind: str, work: Callable[[int], Result], *, within_ms: int = CALL_MS) -> Result:
+        """Return what `work` returns, called in a thread with its deadline in monotonic ms; raises StoreError."""
+        begun_ms = self._clock.now_ms()
+        result = "unknown"  # who waited may give up
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._pool, work, begun_ms + within_ms)
+        except StoreError as error:
+            result = next((name for kind_, name in _RESULTS if isinstance(error, kind_)), "failed")
+            self.last_error = str(error)
+            if result in _NO_ANSWER and kind not in self._failing:
+                self._failing[kind] = begun_ms
+                self._observer.store_calls_failing(kind, str(error))
+            raise
+        else:
+            result = "ok"
+            self.last_error = ""
+            self.answered_unix_ms = self._clock.unix_ms()
+            if (since_ms := self._failing.pop(kind, None)) is not None:
+                self._observer.store_calls_answered(kind, self._clock.now_ms() - since_ms)
+            return answer
+        finally:
+            self._observer.store_call(kind, result, (self._clock.now_ms() - begun_ms) / 1000)
+
+    def close(self) -> None:
+        """Take no more calls; the threads end when those under way do."""
+        self._pool.shutdown(wait=False)
