@@ -45,6 +45,16 @@ class GroupKind(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+class GroupMembers(NamedTuple):
+    """How a group consumes, as its members say now."""
+
+    kind: GroupKind
+    #: A member is connected to the broker.
+    is_online: bool = False
+    #: Up to where a member has pulled, by topic and queue id of this broker; absent where no member tells.
+    positions: Mapping[tuple[str, int], int] = {}
+
+
 #: Topics of light message queues begin so; their offsets are never written.
 LMQ_PREFIX: Final = "%LMQ%"
 
