@@ -5,11 +5,13 @@ the CRC of its body. Messages are copied byte by byte, so two logs that show the
 copied from one another up to there, unless they have parted and met again at equal lengths: therefore **all** kept
 fingerprints are compared, oldest to newest, and the first that does not match is where the logs have parted.
 
-    proof = prove(LogBefore(fingerprints, reading.second_end, reading.epochs), LogNow(begin, end, epochs), looks)
+    before = LogBefore(fingerprints, reading.second_end, reading.epochs)
+    proof = prove(before, LogNow(begin, end, epochs, master_epoch), looks)
     proof.proves(reading.first_end)      # everything in the log below `first_end` is the same
 
-Master epochs, where there are such, say exactly where a log ends in another one. They are believed only beside messages
-that match: a list of epochs outlives the log that it tells of.
+Master epochs, where there are such, say exactly where a log ends in another one. A broker leaves out an epoch that began
+where the one before it did, and keeps its list when it loses its log. So the list counts only if it goes up to the epoch
+of the present master without a gap, and no message that matches contradicts it.
 
 A reading takes the end of the log first, then the offsets, then the end again. Its offsets are proved if the log is
 the same up to its *first* end: what lies behind it was written while the offsets were read.
@@ -71,12 +73,15 @@ class LogBefore(NamedTuple):
 class LogNow(NamedTuple):
     """The log of a broker as it is now."""
 
-    #: Where its first message lies; earlier ones have expired.
+    #: Where its first message lies; earlier ones have expired. Read after the last look, so that a message which
+    #: expires meanwhile is not taken for one that was lost.
     begin: int
     #: Read before the first look.
     end: int
     #: Where each master epoch begins; None of a broker without a controller.
     epochs: Sequence[LogEpoch] | None
+    #: In which the broker is master; None where no controller elects, or that is not known.
+    master_epoch: int | None
 
 
 class LogProof(NamedTuple):
@@ -84,8 +89,8 @@ class LogProof(NamedTuple):
 
     #: Below this place the logs are the same; 0 if nothing is proved.
     same_until: int
-    #: Where they have parted: messages of the former log from here on are lost, and others may lie there. None: no loss
-    #: is known.
+    #: The logs part here or, without epochs, later: messages of the former log behind it are lost, and others may lie
+    #: there. None: no loss is known.
     parted_at: int | None
     #: Why nothing is known; blank where every look was answered.
     problem: str = ""
@@ -99,9 +104,9 @@ def prove(before: LogBefore, now: LogNow, looks: Iterable[Look]) -> LogProof:
     """Return how far the log of a broker is the one that was read.
 
     `looks` are what the broker shows at the place of each fingerprint. Fingerprints below the begin of the log have
-    expired and say nothing. One look without an answer leaves everything unknown.
+    expired and say nothing. A look without an answer leaves everything unknown, unless the logs parted before it.
     """
-    by_epochs = None if before.epochs is None or now.epochs is None else _common_end(before.epochs, now)
+    epochs_part = _end_by_epochs(before.epochs, now)
     same_until = 0
     for fingerprint, look in zip(before.fingerprints, looks, strict=True):
         if fingerprint.place < now.begin:
@@ -109,30 +114,34 @@ def prove(before: LogBefore, now: LogNow, looks: Iterable[Look]) -> LogProof:
         if look is NoMessage.UNKNOWN:
             return LogProof(0, None, f"the message at {fingerprint.place} of the log could not be looked at")
         if look != fingerprint:
-            parted_at = max(same_until, now.begin)
-            if by_epochs is not None and parted_at < by_epochs <= fingerprint.place:
-                parted_at = by_epochs
-            return LogProof(same_until, parted_at)
+            if epochs_part is not None and max(same_until, now.begin) <= epochs_part <= fingerprint.place:
+                return LogProof(epochs_part, epochs_part)
+            return LogProof(same_until, max(same_until, now.begin))
         same_until = fingerprint.end
     if not same_until:
         return LogProof(0, None, "no message that was read before is still in the log")
-    if by_epochs is None:
+    if epochs_part is None:
         # The end of a shorter log has moved since the promotion: only messages that match are the same for certain.
         return LogProof(same_until, same_until if now.end < before.end else None)
-    if by_epochs < same_until:
-        return LogProof(0, None, f"its epochs part from the former ones at {by_epochs}, and its messages do not")
-    return LogProof(by_epochs, by_epochs if by_epochs < before.end else None)
+    if epochs_part < same_until:
+        return LogProof(0, None, f"its epochs part from the former ones at {epochs_part}, and its messages do not")
+    return LogProof(epochs_part, epochs_part if epochs_part < before.end else None)
 
 
-def _common_end(before: Sequence[LogEpoch], now: LogNow) -> int | None:
-    """Return up to where two logs are the same by their epochs; None if they have no epoch in common.
+def _end_by_epochs(before: Sequence[LogEpoch] | None, now: LogNow) -> int | None:
+    """Return up to where exactly two logs are the same by their epochs; None if these do not tell.
 
-    Whatever was written in one epoch was written by one master, so what two logs have of it is equal.
+    What was written in one epoch was written by one master, so what two logs have of it is equal, up to where either
+    goes on with a later epoch. An epoch that neither lists may have written behind the last one that both have. That
+    one tells nothing while it lasts: its master may have lost the end of its log and gone on in the same epoch.
     """
-    assert now.epochs is not None, "both have epochs"
-    common = {*before} & {*now.epochs}
-    if not common:
+    if before is None or not now.epochs or now.epochs[-1].epoch != now.master_epoch:
         return None
-    last = max(common)
-    ends = [epoch.start_offset for epochs in (before, now.epochs) for epoch in epochs if epoch > last]
-    return min([*ends, now.end])
+    last = max({*before} & {*now.epochs}, default=None)
+    if last is None or last.epoch >= now.master_epoch:
+        return None
+    later = [epoch for epoch in (*before, *now.epochs) if epoch.epoch > last.epoch]
+    numbers = {epoch.epoch for epoch in later}
+    if any(number not in numbers for number in range(last.epoch + 1, now.master_epoch)):
+        return None
+    return min(epoch.start_offset for epoch in later)
