@@ -30,7 +30,7 @@ from remoting.admin.offsets import (
     min_offset,
     reset_offset,
 )
-from remoting.admin.stored_messages import message_in_log, queue_entry
+from remoting.admin.stored_messages import LogFileEnds, is_none_there, message_in_log, queue_entry
 from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.client import send_always
@@ -136,7 +136,7 @@ class AtBroker:
             raise OtherBroker(f"{self.address} is {name} by its own options (26), not {self.set_name.broker_name}")
         return BrokerOptions(_is_on(options, RESETS_ON_SERVER), _is_on(options, _POPS_IN_KV))
 
-    async def log(self) -> BrokerLog:
+    async def log(self, master_epoch: int | None) -> BrokerLog:
         """Return what its log is; raises NotServing until it is master and its messages are in their queues.
 
         Raises OtherBroker too.
@@ -152,39 +152,46 @@ class AtBroker:
         if (behind := runtime.dispatch_behind_bytes or 0) > 0:
             await self._dispatched(end, behind)
         can_pop = runtime.version is None or not runtime.version.startswith(_BEFORE_POP)
-        return BrokerLog(LogNow(max(begin, 0), end, epochs), runtime.boot_unix_ms, can_pop)
+        return BrokerLog(LogNow(max(begin, 0), end, epochs, master_epoch), runtime.boot_unix_ms, can_pop)
 
     async def prove(self, before: LogBefore, now: LogNow) -> LogProof:
-        """Return how far its log is the one that was read before; looks without an answer leave it unknown."""
+        """Return how far its log is the one that was read before; raises NotServing where a look has no answer."""
         looks: list[Look] = [NoMessage.UNKNOWN] * len(before.fingerprints)
 
-        async def look(place: int) -> None:
-            if before.fingerprints[place].place >= now.begin:
-                looks[place] = await self.look(before.fingerprints[place].place)
+        async def look(number: int) -> None:
+            looks[number] = await self.look(before.fingerprints[number].place)
 
+        kept = [number for number, fingerprint in enumerate(before.fingerprints) if fingerprint.place >= now.begin]
         try:
             async with asyncio.timeout(LOOKS_S):
-                await for_all(range(len(looks)), look)
-        except TimeoutError:
-            pass
-        return prove(before, now, looks)
+                await for_all(kept, look)
+            # What expires meanwhile is not lost.
+            begin = (await self.call(broker_runtime())).commit_log_min_offset or 0
+        except (TimeoutError, *BROKER_FAILURES) as error:
+            raise NotServing(f"{self.address} does not show the messages of its log (33): {error}") from error
+        proof = prove(before, now._replace(begin=max(begin, now.begin)), looks)
+        if proof.problem and any(looks[number] is NoMessage.UNKNOWN for number in kept):
+            raise NotServing(f"{self.address}: {proof.problem}")
+        return proof
 
     async def look(self, place: int) -> Look:
         """Return the message that begins at a place of the log (33)."""
         try:
             message = await self.call(message_in_log(place))
         except Refused as refused:
-            return NoMessage.ABSENT if refused.code == ResponseCode.SYSTEM_ERROR else NoMessage.UNKNOWN
+            return NoMessage.ABSENT if is_none_there(refused) else NoMessage.UNKNOWN
+        except LogFileEnds:
+            return NoMessage.ABSENT
         except (InvokeError, BodyError):
             return NoMessage.UNKNOWN
         return Fingerprint(
-            message.physical_offset,
-            message.length,
-            message.topic,
-            message.queue_id,
-            message.queue_offset,
-            message.store_unix_ms,
-            message.body_crc,
+            place=message.physical_offset,
+            length=message.length,
+            topic=message.topic,
+            queue_id=message.queue_id,
+            queue_offset=message.queue_offset,
+            store_unix_ms=message.store_unix_ms,
+            body_crc=message.body_crc,
         )
 
     # Groups and queues

@@ -77,5 +77,3 @@ class KeptDocuments(Generic[Document]):
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:012}{_SUFFIX}"
-
-

@@ -1,7 +1,7 @@
 """What repairs tell. Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 from history.columns import RowFamily
 from history.offset_families import GUARD_OUTCOME
@@ -32,7 +32,7 @@ _TEXT_MAX: Final = 500
 class _RunEvent(Event, frozen=True, kw_only=True):
     """A run of a repair has ended."""
 
-    level = None
+    level: ClassVar[Level | None] = None
     run: int
     broker: str
     addr: str

@@ -79,8 +79,17 @@ class _Write:
 class RepairPass:
     """One broker, one change of its set's master, and what has become of each queue so far."""
 
-    def __init__(self, at: AtBroker, known: KnownBefore, changed_ms: int, allowed: Allowed, clock: Clock) -> None:
+    def __init__(
+        self,
+        at: AtBroker,
+        master_epoch: int | None,
+        known: KnownBefore,
+        changed_ms: int,
+        allowed: Allowed,
+        clock: Clock,
+    ) -> None:
         self._at = at
+        self._master_epoch = master_epoch
         self._known = known
         self._changed_ms = changed_ms
         self._allowed = allowed
@@ -107,7 +116,7 @@ class RepairPass:
     async def prepare(self) -> BrokerLog:
         """Prove the log of the broker; raises NotServing and OtherBroker."""
         self._options = await self._at.options()
-        self._log = log = await self._at.log()
+        self._log = log = await self._at.log(self._master_epoch)
         newest = self._known.readings[-1]
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
         proof = await self._at.prove(before, log.now)
@@ -118,11 +127,6 @@ class RepairPass:
     def is_prepared(self) -> bool:
         """Whether the log of the broker was looked at."""
         return self._before is not None
-
-    @property
-    def may_be_asked_again(self) -> bool:
-        """Whether the proof failed because messages were not shown in time."""
-        return self._before is not None and self._before.proof.is_unanswered
 
     @property
     def before(self) -> Before:
@@ -146,9 +150,7 @@ class RepairPass:
                 await self._read_table()
         await self._verify()
 
-    def _batch(
-        self, left: Iterator[tuple[str, list[QueueKey]]]
-    ) -> Iterator[tuple[str, list[QueueKey]]]:
+    def _batch(self, left: Iterator[tuple[str, list[QueueKey]]]) -> Iterator[tuple[str, list[QueueKey]]]:
         """Yield groups for BATCH_MS."""
         until_ms = self._clock.now_ms() + BATCH_MS
         for group in left:
@@ -227,14 +229,20 @@ class RepairPass:
         assert reading is not None, "only what may be pushed is proved"
         assert saved is not None, "only what may be pushed is proved"
         looks = self._looks[key.topic, key.queue_id]
-        place_of = partial(self._at.place, key.topic, key.queue_id)
+        # Behind the proved part of the log another message may lie where there was one.
+        was_there = max(reading.first_end, min(reading.second_end, self.before.proof.same_until))
+        prove = partial(
+            proved_offset,
+            partial(self._at.place, key.topic, key.queue_id),
+            first_end=reading.first_end,
+            second_end=was_there,
+        )
         async with looks.turn:
             if looks.proved is None:
-                wanted = max(looks.highest, saved)
-                looks.proved = await proved_offset(place_of, wanted, reading.first_end, reading.second_end)
+                looks.proved = await prove(max(looks.highest, saved))
             if (found := looks.proved.at(saved)) is not None:
                 return found
-        return await proved_offset(place_of, saved, reading.first_end, reading.second_end)
+        return await prove(saved)
 
     async def _parted_at(self, key: QueueKey, ahead: int, parted_at: int) -> int | None:
         """Return the first offset of a queue behind the parting, as far as one went on there; None if it has none."""
@@ -242,12 +250,12 @@ class RepairPass:
             return 0
         looks = self._looks[key.topic, key.queue_id]
         async with looks.turn:
-            is_known = looks.parted_at is not None and (ahead <= looks.parted_at or looks.parted_at < looks.searched_from)
+            is_known = looks.parted_at is not None and (
+                ahead <= looks.parted_at or looks.parted_at < looks.searched_from
+            )
             if not is_known:
                 looks.searched_from = ahead
-                looks.parted_at = await first_behind(
-                    partial(self._at.place, key.topic, key.queue_id), ahead, parted_at
-                )
+                looks.parted_at = await first_behind(partial(self._at.place, key.topic, key.queue_id), ahead, parted_at)
             return looks.parted_at
 
     def _take(self, key: QueueKey, shown: int | None, decision: Decision, writes: list[_Write]) -> None:
@@ -258,9 +266,7 @@ class RepairPass:
         is_write = outcome in (Outcome.PUSHED, Outcome.SET_BACK)
         if is_write and not self._allowed.writes(key.group):
             is_write, outcome = False, Outcome.WOULD_CHANGE
-        queue = RepairedQueue(
-            key.group, key.topic, key.queue_id, outcome, ahead, shown, decision.offset, decision.why
-        )
+        queue = RepairedQueue(key.group, key.topic, key.queue_id, outcome, ahead, shown, decision.offset, decision.why)
         former = self.queues.get(key)
         if former is not None and former.outcome in (Outcome.PUSHED, Outcome.SET_BACK) and outcome is Outcome.RIGHT:
             return

@@ -1,4 +1,4 @@
-"""Repairs offsets after the master of a broker set has changed: when, for how long, in which mode, and what is kept. The edge.
+"""Repairs offsets after the master of a set has changed: when, how long, in which mode, and what is kept. The edge.
 
 A change is followed by a run: one pass as soon as the new master serves (`one_pass.py`), then, for up to two minutes,
 further passes over groups whose members were not connected yet. In mode `report` a run writes nothing and says what it
@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, NotServing, OtherBroker
-from offsets.kept_documents import DurableFileError, KeptDocuments
+from offsets.kept_documents import KeptDocuments
 from offsets.readings.reading import KnownBefore
 from offsets.repair.events import (
     FirstWrite,
@@ -35,6 +35,7 @@ from remoting.admin.client import AdminClient
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.protocol.errors import InvokeError, NotSent
+from serving.durable_file import DurableFileError
 from serving.telemetry.events import Event
 
 #: A new master has so long to serve; without a proof the run ends then.
@@ -202,10 +203,8 @@ class Repairer:
         if one.waiting and not problem:
             await self._await_members(run, one, master, known, changed_ms)
 
-    async def _prepared(
-        self, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int
-    ) -> str | None:
-        """Wait until the broker serves and its log is proved; return the problem, blank for none, None for no change."""
+    async def _prepared(self, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int) -> str | None:
+        """Wait until the broker serves and its log is looked at; return the problem, None if nothing has changed."""
         while True:
             try:
                 log = await one.prepare()
@@ -219,9 +218,7 @@ class Repairer:
                 if (newest.master, newest.master_epoch, newest.boot_unix_ms) == now:
                     # What was read before is of this very process: nothing has changed.
                     return None
-                problem = one.before.proof.problem
-                if not problem or not one.may_be_asked_again:
-                    return ""
+                return ""
             if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS or not self._is_leading():
                 return problem
             await asyncio.sleep(_PAUSE_S)
@@ -256,7 +253,7 @@ class Repairer:
                 raise NotSent(master.address, "it is not known to be the master any more")
 
         at = AtBroker(self._admin, master.set_name, master.address)
-        return RepairPass(at, known, changed_ms, Allowed(writes, check, sends_back), self._clock)
+        return RepairPass(at, master.master_epoch, known, changed_ms, Allowed(writes, check, sends_back), self._clock)
 
     async def _tell(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
         """Keep a run and tell it; one that found all right is told, and not kept."""

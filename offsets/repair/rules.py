@@ -3,9 +3,9 @@
 **No write raises a group above what it had committed at its master and its members have read.** An offset is raised
 only if all of this holds; what would need a second proof is reported:
 
-- A reading of the last minute before the change is proved: the log of the new master is the same up to the first end of
-  that reading (`offsets.proof`). The offset of the newest such reading counts, or less where a later reading shows less:
-  a rewind or a reset that a reading shows. Where a later reading shows none, the offset was deleted.
+- A reading of the last minute before the change is proved: the log of the new master is the same up to the first end
+  of that reading (`offsets.proof`). The offset of the newest such reading counts, or less where a later reading shows
+  less: a rewind or a reset that a reading shows. Where a later reading shows none, the offset was deleted.
 - The new master still shows what it showed when it was read as a replica after that reading, and went back at no
   reading before: it has only not copied since. Whatever else changed it is newer.
 - The group pulls: all its members say so now. Below the offset of a group that pops lie messages that nobody has
@@ -210,7 +210,8 @@ def _same_log(before: Before, queue: QueueNow, broker: BrokerNow) -> Decision:
     """Decide where a group has not gone beyond what is left of the log."""
     key, shown, group = queue.key, queue.shown, queue.group
     newest = before.newest.offset(key)
-    pops = before.pops(key.group) or group.kind is not GroupKind.PULL
+    is_pull = group.kind is GroupKind.PULL or before.newest.kinds.get(key.group) is GroupKind.PULL
+    pops = before.pops(key.group) or not is_pull
     if newest is None or (shown is not None and shown >= newest):
         if pops and broker.pops_in_kv and newest is not None and group.kind is not GroupKind.BROADCAST:
             why = "it pops, or may pop, and what it has not acknowledged is at the former master (KV service)"
@@ -220,24 +221,36 @@ def _same_log(before: Before, queue: QueueNow, broker: BrokerNow) -> Decision:
         return Decision(Outcome.RIGHT, why="the messages before it have expired")
     if group.kind is GroupKind.BROADCAST:
         return Decision(Outcome.RIGHT, why="it broadcasts: members keep their offsets")
-    saved = before.saved(key)
+    return _not_raised(before, queue) or _raised(before, queue)
+
+
+def _not_raised(before: Before, queue: QueueNow) -> Decision | None:
+    """Return why an offset that is older than what was read stays, whatever its group says; None if it may be raised."""
+    key, shown = queue.key, queue.shown
     if before.reading is None:
         return Decision(Outcome.NOT_PROVED, why=before.why_nothing())
+    saved = before.saved(key)
     if saved is None or (shown is not None and shown >= saved):
         return Decision(Outcome.RIGHT, why="no proved reading has more")
     if not before.was_copied():
         return Decision(Outcome.NOT_PROVED, why="this broker was not read as a replica after the last proved reading")
     if not before.is_old_copy(key, shown):
         return Decision(Outcome.RIGHT, why="it has changed at this broker since, so it is the newer one")
+    return None
+
+
+def _raised(before: Before, queue: QueueNow) -> Decision:
+    """Decide for an offset that this broker has only not copied since it was read."""
+    key, group, saved = queue.key, queue.group, before.saved(queue.key)
     if before.pops(key.group) or group.kind is GroupKind.POP:
         return Decision(Outcome.NOT_PROVED, why="it pops: messages below its offset may not be acknowledged")
     if group.kind is GroupKind.UNKNOWN:
         return Decision(Outcome.NOT_PROVED, why="not all of its members, if any, show that they pull", waits=True)
-    if queue.proved is None or queue.proved.until is None:
+    if queue.proved is None or queue.proved.until is None or saved is None:
         why = "the message before it was not looked at" if queue.proved is None else queue.proved.why
         return Decision(Outcome.NOT_PROVED, why=why)
-    if shown is not None and queue.proved.until <= shown:
-        return Decision(Outcome.RIGHT, why="what it read since the last proved reading")
+    if queue.shown is not None and queue.proved.until <= queue.shown:
+        return Decision(Outcome.RIGHT, why="what it has read since is later than the proved reading")
     return Decision(Outcome.PUSHED, offset=min(queue.proved.until, saved))
 
 
