@@ -29,7 +29,7 @@ from offsets.repair.rules import (
     Outcome,
     QueueNow,
     decide,
-    may_be_lost,
+    ahead_of,
     may_push,
 )
 from offsets.repair.runs import RepairedQueue
@@ -215,7 +215,7 @@ class RepairPass:
         if may_push(before, key, shown) and members.kind is GroupKind.PULL and not before.pops(key.group):
             queue = queue._replace(proved=await self._prove(key))
         if before.proof.parted_at is not None:
-            parted_at = await self._parted_at(key, may_be_lost(before, queue), before.proof.parted_at)
+            parted_at = await self._parted_at(key, ahead_of(before, queue), before.proof.parted_at)
             queue = queue._replace(parted_at=parted_at)
         broker = BrokerNow(
             resets_on_server=self._options.resets_on_server,
@@ -259,9 +259,9 @@ class RepairPass:
             return looks.parted_at
 
     def _take(self, key: QueueKey, shown: int | None, decision: Decision, writes: list[_Write]) -> None:
-        saved = self.before.newest.offset(key)
-        held = self._members[key.group].positions.get((key.topic, key.queue_id))
-        ahead = saved if held is None or self.before.proof.parted_at is None else held
+        now = QueueNow(key, shown, self._members[key.group], None, None)
+        is_parted = self.before.proof.parted_at is not None
+        ahead = ahead_of(self.before, now) if is_parted else self.before.newest.offset(key)
         outcome = decision.outcome
         is_write = outcome in (Outcome.PUSHED, Outcome.SET_BACK)
         if is_write and not self._allowed.writes(key.group):
@@ -300,6 +300,8 @@ class RepairPass:
             if decision.sends_members:
                 await self._at.send_members(queue.key, decision.offset, before_send)
         except NotSent as error:
+            # Looked at once more with the groups whose members are awaited.
+            self.waiting.add(queue.group)
             self._fail(queue, error.reason)
         except (Refused, ConnectionRefused) as error:
             self._fail(queue, str(error))

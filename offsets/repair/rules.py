@@ -191,17 +191,16 @@ def may_push(before: Before, key: QueueKey, shown: int | None) -> bool:
     return saved is not None and (shown is None or shown < saved) and before.is_old_copy(key, shown)
 
 
-def may_be_lost(before: Before, queue: QueueNow) -> int:
-    """Return the greatest offset that shows up to where a group went on in a queue, to compare it with the parting."""
+def ahead_of(before: Before, queue: QueueNow) -> int:
+    """Return up to where a group went on in a queue: where its members are now, or what it has committed anywhere."""
     held = queue.group.positions.get((queue.key.topic, queue.key.queue_id))
-    # What a member holds counts for what it committed before.
-    before_change = (before.newest.offset(queue.key) or 0) if held is None else held
-    return max(before_change, queue.shown or 0)
+    # What a member holds is what it commits next, whatever was committed before: nobody has to be sent to less.
+    return max(before.newest.offset(queue.key) or 0, queue.shown or 0) if held is None else held
 
 
 def decide(before: Before, queue: QueueNow, broker: BrokerNow) -> Decision:
     """Return what is done with the offset of a group in a queue."""
-    if queue.parted_at is not None and may_be_lost(before, queue) > queue.parted_at:
+    if queue.parted_at is not None and ahead_of(before, queue) > queue.parted_at:
         return _behind_parting(before, queue, queue.parted_at, broker)
     return _same_log(before, queue, broker)
 

@@ -143,6 +143,7 @@ class Broker:
     def remake(self, topic):
         """Delete a topic and make it again."""
         for key in [key for key in self.queues if key[0] == topic]:
+            self.world.deleted |= {uid for _, uid in self.queues[key]}
             del self.queues[key]
         if self.world.remaking_deletes_offsets:
             for group, name in [key for key in self.offsets if key[1] == topic]:

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from offset_fuzz.world import Violation, World
-from offsets.repair.events import OffsetsLost, OffsetsRepaired
+from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairRows
 
 
 def main():
@@ -26,12 +26,16 @@ def main():
             for manager in world.managers:
                 for event in manager.told:
                     seen[type(event).__name__] += 1
+                    if isinstance(event, RepairRows):
+                        seen.update(f"{queue.outcome.value}: {queue.why}"[:90] for queue in event.of.queues)
                     if isinstance(event, OffsetsLost | OffsetsRepaired):
                         for name in ("right", "pushed", "set_back", "would_change", "not_proved", "failed"):
                             seen[name] += getattr(event, name)
                         if event.problem:
                             seen[event.problem[:60]] += 1
-    print(dict(seen), "violations", bad, f"{time.time() - began:.1f} s")
+    for what, times in seen.most_common():
+        print(times, what)
+    print("violations", bad, f"{time.time() - began:.1f} s")
 
 
 if __name__ == "__main__":
