@@ -219,14 +219,15 @@ class AtBroker:
     async def members(self, group: str, *, can_pop: bool = True) -> GroupMembers:
         """Return how a group consumes (203, then 307 of each member), as only its members know.
 
-        It pulls only if all members say so: some hold queues, and none pops or may pop.
+        It pulls only if all members say so: some hold queues, and none pops or may pop. From a broker that cannot pop
+        any member pulls, whatever it tells.
         """
         try:
             connected = await self.call(connections_of_group(group))
         except BROKER_FAILURES:
             return GroupMembers(GroupKind.UNKNOWN, is_online=True)
         if connected is None:
-            return GroupMembers(GroupKind.UNKNOWN if can_pop else GroupKind.PULL)
+            return GroupMembers(GroupKind.UNKNOWN)
         if connected.is_broadcasting:
             return GroupMembers(GroupKind.BROADCAST, is_online=True)
         unknown = GroupMembers(GroupKind.UNKNOWN, is_online=True)

@@ -137,6 +137,8 @@ class RepairPass:
     async def repair(self, groups: Collection[str] | None = None) -> None:
         """Decide and write the offsets of all groups, or of some. Raises as AdminClient.call where nothing is read."""
         await self._read_table()
+        # A topic may have been made anew since an earlier look.
+        self._looks.clear()
         by_group = self._to_decide(groups)
         self._members = {}
         left = iter(by_group.items())

@@ -9,7 +9,7 @@ only if all of this holds; what would need a second proof is reported:
 - The new master still shows what it showed when it was read as a replica after that reading, and went back at no
   reading before: it has only not copied since. Whatever else changed it is newer.
 - The group pulls: all its members say so now. Below the offset of a group that pops lie messages that nobody has
-  acknowledged.
+  acknowledged. Where a member holds the queue, the offset is raised no further than that member is.
 - The message before the offset lies below the first end of that reading (`queue_proof.proved_offset`), so it is no
   message of a topic that was made anew since.
 
@@ -248,9 +248,15 @@ def _raised(before: Before, queue: QueueNow) -> Decision:
     if queue.proved is None or queue.proved.until is None or saved is None:
         why = "the message before it was not looked at" if queue.proved is None else queue.proved.why
         return Decision(Outcome.NOT_PROVED, why=why)
-    if queue.shown is not None and queue.proved.until <= queue.shown:
-        return Decision(Outcome.RIGHT, why="what it has read since is later than the proved reading")
-    return Decision(Outcome.PUSHED, offset=min(queue.proved.until, saved))
+    offset = _held_at_most(queue, min(queue.proved.until, saved))
+    if queue.shown is not None and offset <= queue.shown:
+        return Decision(Outcome.RIGHT, why="nothing more is proved, or its member is no further")
+    return Decision(Outcome.PUSHED, offset=offset)
+
+
+def _held_at_most(queue: QueueNow, offset: int) -> int:
+    """Return an offset, or where the member is that holds the queue: nobody shows better what was read."""
+    return min(offset, queue.group.positions.get((queue.key.topic, queue.key.queue_id), offset))
 
 
 def _behind_parting(before: Before, queue: QueueNow, parted_at: int, broker: BrokerNow) -> Decision:
@@ -285,7 +291,7 @@ def _kept(before: Before, queue: QueueNow, parted_at: int) -> int | None:
     if may_raise and saved is not None and before.is_old_copy(queue.key, queue.shown):
         assert queue.proved is not None, "checked above"
         assert queue.proved.until is not None, "checked above"
-        known.append(min(queue.proved.until, saved))
+        known.append(_held_at_most(queue, min(queue.proved.until, saved)))
     return min(parted_at, max(known)) if known else None
 
 

@@ -84,6 +84,9 @@ class Group:
                 self._pass_over(broker, key, 0, end)
         if position > end:
             self._pass_over(broker, key, 0, end)
+        if position < first:
+            # A replica may still have what has expired here.
+            self._pass_over(broker, key, 0, first)
         position = min(max(position, first), end)
         until = min(end, position + self.world.random.randrange(4))
         uids = {uid for _, uid in broker.queues.get((topic, queue_id), [])[position:until]}
