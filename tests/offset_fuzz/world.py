@@ -55,6 +55,10 @@ class Group:
         self.positions = {}
         #: When it is connected to a broker.
         self.connected = {}
+        #: (topic, queue id) -> after how many rewinds that somebody wanted it went on where it is.
+        self.moves = {}
+        #: (topic, queue id) -> the queue that it has read last.
+        self.seen = {}
         #: What it has popped and not acknowledged.
         self.popped = []
 
@@ -75,9 +79,11 @@ class Group:
         first, end = broker.ends(topic, queue_id)
         if key in broker.pending:
             self.positions[topic, queue_id] = broker.pending.pop(key)
+            self.moves[topic, queue_id] = broker.moves.get(key, 0)
         position = self.positions.get((topic, queue_id))
         if position is None:
             position = broker.offset(*key)
+            self.moves[topic, queue_id] = broker.moves.get(key, 0)
         if position is None:
             position = first if self.begins_at_first else end
             if not self.begins_at_first:
@@ -88,6 +94,11 @@ class Group:
             # A replica may still have what has expired here.
             self._pass_over(broker, key, 0, first)
         position = min(max(position, first), end)
+        queue = broker.queues.get((topic, queue_id))
+        if self.seen.get((topic, queue_id)) is not queue:
+            # Whatever is there, it goes on behind it by itself.
+            self.seen[topic, queue_id] = queue
+            self._pass_over(broker, key, 0, position)
         until = min(end, position + self.world.random.randrange(4))
         uids = {uid for _, uid in broker.queues.get((topic, queue_id), [])[position:until]}
         if self.pops:
@@ -110,7 +121,7 @@ class Group:
         for (topic, queue_id), position in self.positions.items():
             key = self.name, topic, queue_id
             if key not in broker.pending:
-                broker.put_offset(*key, position, self.world.moves[key])
+                broker.put_offset(*key, position, self.moves.get((topic, queue_id), 0))
 
 
 class Manager:
@@ -522,13 +533,13 @@ class World:
         if is_seek:
             # It commits that within 5 s.
             if group.is_online:
-                group.positions[topic, queue_id] = offset
+                group.positions[topic, queue_id], group.moves[topic, queue_id] = offset, moves
             return
         master.put_offset(*key, offset, moves)
         if self.resets_on_server and self.chance(0.7):
             master.pending[key] = offset
         elif group.is_online:
-            group.positions[topic, queue_id] = offset
+            group.positions[topic, queue_id], group.moves[topic, queue_id] = offset, moves
 
     def _expire(self):
         log = self.master.log
