@@ -14,7 +14,7 @@ from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.gauges import OffsetManagerMetrics
 from offsets.http.manager_views import ManagerViews, StoredOffsets
 from offsets.lead import Lead
-from offsets.sets.followed import Following
+from offsets.sets.following import Following
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.endpoints import CONFIG, PROBES
 from serving.http.paths import bound, endpoints_of, get

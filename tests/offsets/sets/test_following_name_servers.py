@@ -10,7 +10,8 @@ from set_builders import CLUSTER, SET
 
 from offsets.sets import by_name_servers
 from offsets.sets.by_name_servers import NameServerFollowing, NamesrvUnusable
-from offsets.sets.followed import FRESH_MS, MasterChangeKind
+from offsets.sets.followed import MasterChangeKind
+from offsets.sets.following import FRESH_MS
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import BrokerRequestCode, RequestCode
