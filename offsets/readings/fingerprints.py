@@ -1,8 +1,8 @@
-"""Takes fingerprints of a master's log: one look (33) at each reading of a busy log, a short walk in an idle one. The edge.
+"""Takes fingerprints of a master's log: one look (33) at each reading if it moves, a short walk if not. The edge.
 
-The end of a log at one reading is where a message begins at the next, if the log has moved. In a log that stands still no
-message begins at its end: there a walk finds the last one, from message to message, and at each of them to the last one
-of its queue (321). It passes no queue twice, so it is short. Bodies are received and dropped.
+The end of a log at one reading is where a message begins at the next, if the log has moved. In a log that stands still
+no message begins at its end: there a walk finds the last one, from message to message, and at each of them to the last
+one of its queue (321). It passes no queue twice, so it is short. Bodies are received and dropped.
 """
 
 from typing import Final
@@ -81,7 +81,7 @@ class LogWatch:
 
 
 async def first_of_files(admin: AdminClient, address: str, begin: int, end: int, file_bytes: int) -> list[Fingerprint]:
-    """Return the first messages of the log and of some of its files, by place: what a log is known by that is new here."""
+    """Return the first messages of the log and of some of its files, by place: what a log that is new is known by."""
     first_file = (begin // file_bytes + 1) * file_bytes
     files = range(first_file, end, file_bytes)
     places = [begin, *files[:: max(1, -(-len(files) // FILES_MAX))]] if begin < end else []

@@ -1,8 +1,8 @@
-"""Reads one master of a broker set (28, 43, 28, 1007, 33) and its replicas (43). The edge: what it means is not known here.
+"""Reads one master of a broker set (28, 43, 28, 1007, 33) and its replicas (43). The edge: nothing is decided here.
 
-The end of the log is read before the offsets and after them, by the same process: a broker that started again in between
-has another memory. A broker that is no master by its own answer, or has another name, is not read: addresses are taken
-over, and a demoted master answers on from a table that it copies by now.
+The end of the log is read before the offsets and after them, by the same process: a broker that started again in
+between has another memory. A broker that is no master by its own answer, or has another name, is not read: addresses
+are taken over, and a demoted master answers on from a table that it copies by now.
 """
 
 from dataclasses import dataclass

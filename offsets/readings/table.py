@@ -31,9 +31,7 @@ _BEFORE_VALUE: Final = b'":{'
 _SEPARATOR: Final = OFFSET_KEY_SEPARATOR.encode()
 #: An entry without the quote before it and the brace behind it, as brokers write those that are used here. Topics have
 #: no @; names with quotes, backslashes and braces are read by nobody.
-_ENTRY: Final = re.compile(
-    rb'[^"\\{}@]++@[^"\\{}]++":\{(?:"?[0-9]{1,9}"?:[0-9]{1,18}(?:,(?="?[0-9])|$))*+', re.DOTALL
-)
+_ENTRY: Final = re.compile(rb'[^"\\{}@]++@[^"\\{}]++":\{(?:"?[0-9]{1,9}"?:[0-9]{1,18}(?:,(?="?[0-9])|$))*+', re.DOTALL)
 #: The least work of zlib: numbers take a third of their text even so.
 _LEVEL: Final = 1
 
@@ -131,6 +129,10 @@ class TableOffsets(Mapping[GroupTopic, QueueOffsets]):
     def _values(self) -> Mapping[GroupTopic, bytes]:
         return {decoded_key(key): value for key, value in unpacked(self._stored).items()}
 
+    def text(self) -> bytes:
+        """Return the entries as `offsets_text` does."""
+        return entries_text(unpacked(self._stored))
+
     def __getitem__(self, key: GroupTopic) -> QueueOffsets:
         """Return the offsets of a group in a topic; raises KeyError if it had none."""
         return decoded_value(self._values[key])
@@ -159,13 +161,16 @@ class Trail:
         self._stored: list[StoredTable] = []
         self._full_ms = 0
 
-    def take(self, text: bytes, now_ms: int) -> tuple[Mapping[bytes, Change], StoredTable]:
-        """Take a reading; return what has changed since the one before, and the reading as it is stored."""
+    def take(self, text: bytes, now_ms: int, *, is_full: bool = False) -> tuple[Mapping[bytes, Change], StoredTable]:
+        """Take a reading; return what has changed since the one before, and the reading as it is stored.
+
+        It is stored in full once in FULL_MS, and if that is wanted.
+        """
         changes = changes_between(self.text, text) if self._has_text else {}
         self._has_text = True
         if changes:
             self.changed_ms = now_ms
-        if not self._stored or now_ms - self._full_ms >= FULL_MS:
+        if is_full or not self._stored or now_ms - self._full_ms >= FULL_MS:
             self._stored, self._full_ms = [], now_ms
             stored = StoredTable(is_full=True, entries=zlib.compress(text, _LEVEL))
         else:
@@ -178,7 +183,7 @@ class Trail:
             self.offsets = TableOffsets(tuple(self._stored))
         return changes, stored
 
-    def keys(self) -> Iterator[bytes]:
+    def entry_keys(self) -> Iterator[bytes]:
         """Yield the keys of the newest reading."""
         return iter(_values(split_entries(self.text)))
 

@@ -1,6 +1,6 @@
 """How far the log of a broker is the log that was read before: a table of cases, then any history of two logs."""
 
-from collections import namedtuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -124,7 +124,11 @@ def test_a_reading_is_proved_by_its_first_end():
 
 # Any history of a set: what is proved has to be true of the bytes.
 
-Message = namedtuple("Message", "place length number")
+
+class Message(NamedTuple):
+    place: int
+    length: int
+    number: int
 
 
 class Log:
