@@ -145,6 +145,7 @@ class ReadingFiles:
         self._sets: dict[SetName, _SetFiles] = {}
         self._jobs: list[_Job] = []
         self._is_failing = False
+        self._writing = asyncio.Lock()
 
     @property
     def size_bytes(self) -> int:
@@ -238,11 +239,11 @@ class ReadingFiles:
             await asyncio.sleep(_PAUSE_S)
 
     async def flush(self) -> None:
-        """Write what waits."""
-        jobs, self._jobs = self._jobs, []
-        if not jobs:
-            return
-        await asyncio.to_thread(_perform, jobs)
+        """Write what waits; what is being written is on the disk too when this returns."""
+        async with self._writing:
+            jobs, self._jobs = self._jobs, []
+            if jobs:
+                await asyncio.to_thread(_perform, jobs)
         for job in jobs:
             if job.error:
                 self._failed(job, job.error)

@@ -40,8 +40,9 @@ class ReadBroker:
         self.is_down = False
         #: Codes that are refused -> (code, remark).
         self.refused = {}
-        #: Group -> consume type; members that pop, or hold a queue.
+        #: Group -> client ids: those that begin with `pop` pop, those with `idle` hold no queue.
         self.groups = {}
+        self.group_fields = {"messageModel": "CLUSTERING", "consumeType": "CONSUME_PASSIVELY"}
         #: Codes in the order in which they came.
         self.asked = []
         #: Called before each answer.
@@ -113,9 +114,10 @@ class ReadBroker:
     def _answer_203(self, fields):
         if (members := self.groups.get(fields["consumerGroup"])) is None:
             return RemotingCommand(206, remark="not online")
-        rows = [{"clientId": member, "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 1} for member in members]
-        model = {"messageModel": "CLUSTERING", "consumeType": "CONSUME_PASSIVELY", "subscriptionTable": {}}
-        return _body(model | {"connectionSet": rows})
+        rows = [
+            {"clientId": member, "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 1} for member in members
+        ]
+        return _body({"connectionSet": rows, "subscriptionTable": {}} | self.group_fields)
 
     def _answer_307(self, fields):
         queue = '{"brokerName":"broker-a","queueId":0,"topic":"orders"}'

@@ -31,7 +31,11 @@ def changed(before, after):
 def test_entries_of_one_table_are_found_among_others():
     body = offsets_body(ORDERS, pulled={"orders@g": {0: 6}})
 
-    assert split_entries(offsets_text(body, "offsetTable")) == [b'orders@g":{0:5,1:7', b'bills@g":{0:1', b'orders@h":{3:9']
+    assert split_entries(offsets_text(body, "offsetTable")) == [
+        b'orders@g":{0:5,1:7',
+        b'bills@g":{0:1',
+        b'orders@h":{3:9',
+    ]
     assert offsets_text(body, "pullOffsetTable") == b'"orders@g":{0:6}'
     assert offsets_text(body, "lmqOffsetTable") is None
 
@@ -55,7 +59,14 @@ def test_table_without_entries_is_none_and_a_cut_answer_an_error():
         # The broker writes them in another order.
         (dict(reversed(ORDERS.items())), {}),
         (dict(reversed(ORDERS.items())) | {"bills@g": {0: 2}}, {b"bills@g": Change(b"0:1", b"0:2")}),
-        ({}, {b"orders@g": Change(b"0:5,1:7", None), b"bills@g": Change(b"0:1", None), b"orders@h": Change(b"3:9", None)}),
+        (
+            {},
+            {
+                b"orders@g": Change(b"0:5,1:7", None),
+                b"bills@g": Change(b"0:1", None),
+                b"orders@h": Change(b"3:9", None),
+            },
+        ),
         # What is not written as usual is not there.
         (ORDERS | {"bills@g": {0: -1}}, {b"bills@g": Change(b"0:1", None)}),
         (ORDERS | {"no name": {0: 1}, 'q\\"@g': {0: 1}, "x@g": "{0:1,}", "y@g": "{a:1}"}, {}),
