@@ -33,7 +33,8 @@ from offsets.readings.table import (
     same_entries,
     split_entries,
 )
-from offsets.sets.followed import FollowedSet, Following, MasterChange, MasterChangeKind, SetMaster
+from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
+from offsets.sets.following import Following
 from offsets.values import GroupKind, SetName
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks, Report

@@ -14,7 +14,7 @@ from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.gauges import OffsetManagerMetrics
 from offsets.http.manager_views import ManagerViews, StoredOffsets
 from offsets.lead import Lead
-from offsets.sets.followed import Following
+from offsets.sets.following import Following
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.endpoints import CONFIG, PROBES
 from serving.http.paths import bound, endpoints_of, get
@@ -98,6 +98,7 @@ async def test_it_shows_what_it_follows_and_what_the_store_lacks(manager):
     assert (shown["offsets"], shown["dirtyKeys"], shown["oldestDirtyMs"]) == (7, 2, 30)
     assert manager.following.is_master(a_master())
     assert await manager.metric('followed_sets{master="no"}') == 1
+    assert await manager.metric('followed_sets{master="yes"}') == 1
     assert await manager.metric("masters_known") == 1
 
 

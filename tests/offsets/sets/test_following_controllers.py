@@ -11,7 +11,8 @@ from set_builders import SET, a_master, a_set, answer_fields, set_fields
 
 from offsets.sets import by_controllers
 from offsets.sets.by_controllers import ControllerFollowed, ControllerFollowing, ControllerUnusable, MastersOutdated
-from offsets.sets.followed import FRESH_MS, MasterChanged, MasterChangeKind
+from offsets.sets.followed import MasterChangeKind
+from offsets.sets.following import FRESH_MS, MasterChanged
 
 
 class AnsweringController:
