@@ -11,6 +11,7 @@ from typing import Final
 
 from offsets import lead
 from offsets.config import OFFSET_MANAGER
+from offsets.readings import files, jumps, readings
 from offsets.sets import by_controllers, by_name_servers, following
 from serving.logging import server_events
 from serving.logging.events import LogEvent, log_page
@@ -23,6 +24,9 @@ MODULES: Final = (
     following,
     by_controllers,
     by_name_servers,
+    readings,
+    jumps,
+    files,
 )
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 

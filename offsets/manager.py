@@ -1,6 +1,7 @@
 """Wires an offset manager. Each part adds a line to what runs, what is shown, what is measured, and what is closed."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from offsets.catalogues import DECLARED
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
+from offsets.readings.readings import Readings
 from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing
 from offsets.sets.following import Following
@@ -48,11 +50,28 @@ class OffsetManager:
         client = broker_client(config, clock, self._logs, self._counters)
         self._lead = lead_of(config, clock, emit, self._tasks.report)
         self._following = following_of(config, client, clock, emit)
+        self._readings = Readings(
+            client,
+            self._following,
+            clock,
+            emit,
+            self._tasks.report,
+            store_path=Path(config.store_path),
+            period_ms=config.reading_period_ms,
+            bytes_max=config.readings_bytes_max,
+        )
         #: Run until the stop signal, by the names that logs and metrics have.
-        self._work: dict[str, BackgroundTask] = {"follow_masters": self._following.run}
-        self._measures: list[Callable[[], Iterable[Measure]]] = [self._lead.measures, self._following.measures]
+        self._work: dict[str, BackgroundTask] = {
+            "follow_masters": self._following.run,
+            "readings": self._readings.run,
+        }
+        self._measures: list[Callable[[], Iterable[Measure]]] = [
+            self._lead.measures,
+            self._following.measures,
+            self._readings.measures,
+        ]
         #: Called in this order once no request is served any more.
-        self._closing: list[Callable[[], Awaitable[None]]] = [client.close, self._lead.close]
+        self._closing: list[Callable[[], Awaitable[None]]] = [self._readings.close, client.close, self._lead.close]
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
@@ -71,6 +90,7 @@ class OffsetManager:
         """Return the paths; in a thread, because what they import takes long."""
         from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
         from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
+        from offsets.http.readings import ReadingViews  # noqa: PLC0415
         from serving.http.endpoints import CONFIG, PROBES  # noqa: PLC0415
         from serving.http.paths import bound, endpoints_of  # noqa: PLC0415
         from serving.metrics.exposition import ProcessSources  # noqa: PLC0415
@@ -86,7 +106,7 @@ class OffsetManager:
         manager = ManagerViews(
             self._process.health, metrics, self._config, self._lead, self._following, stored=StoredOffsets
         )
-        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(manager)), None
+        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(manager, ReadingViews(self._readings))), None
 
 
 def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], None], report: Report) -> Lead:

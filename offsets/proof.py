@@ -9,9 +9,9 @@ fingerprints are compared, oldest to newest, and the first that does not match i
     proof = prove(before, LogNow(begin, end, epochs, master_epoch), looks)
     proof.proves(reading.first_end)      # everything in the log below `first_end` is the same
 
-Master epochs, where there are such, say exactly where a log ends in another one. A broker leaves out an epoch that began
-where the one before it did, and keeps its list when it loses its log. So the list counts only if it goes up to the epoch
-of the present master without a gap, and no message that matches contradicts it.
+Master epochs, where there are such, say exactly where a log ends in another one. A broker leaves out an epoch that
+began where the one before it did, and keeps its list when it loses its log. So the list counts only if it goes up to
+the epoch of the present master without a gap, and no message that matches contradicts it.
 
 A reading takes the end of the log first, then the offsets, then the end again. Its offsets are proved if the log is
 the same up to its *first* end: what lies behind it was written while the offsets were read.

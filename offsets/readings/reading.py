@@ -2,10 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from offsets.proof import Fingerprint
 from offsets.values import GroupKind, GroupTopic, QueueKey, QueueOffsets, SetName
 from remoting.admin.log_epochs import LogEpoch
+
+
+class MasterRun(NamedTuple):
+    """One life of a process as master of a set, in one epoch: what it keeps in memory lasts so long."""
+
+    #: `host:port`.
+    address: str
+    #: None where no controller elects.
+    master_epoch: int | None
+    #: When the process began, Unix ms by its own clock; None if it does not tell.
+    boot_unix_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +44,13 @@ class Reading:
     #: The newest message that is known to lie below `second_end`; None if none was found since the last reading.
     fingerprint: Fingerprint | None
     offsets: Mapping[GroupTopic, QueueOffsets]
-    #: Of groups whose members were asked since they changed; others are UNKNOWN.
+    #: Of groups whose members were asked, as far as it is known by now; others are UNKNOWN.
     kinds: Mapping[str, GroupKind] = field(default_factory=dict)
+
+    @property
+    def run(self) -> MasterRun:
+        """Who was read."""
+        return MasterRun(self.master, self.master_epoch, self.boot_unix_ms)
 
     def offset(self, key: QueueKey) -> int | None:
         """Return the offset of a group in a queue; None if it had none."""

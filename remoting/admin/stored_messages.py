@@ -84,8 +84,8 @@ def queue_entry(topic: str, queue_id: int, offset: int) -> AdminRequest[QueueEnt
 def message_in_log(physical_offset: int) -> AdminRequest[StoredMessage]:
     """Request the message that begins at an offset of the log (33), with its content: 4 MiB at most by default.
 
-    Raises Refused with code 1 where none does (`is_none_there`), LogFileEnds where a file of the log ends, and BodyError
-    for an answer that is no message of that place. Source: docs/protocol/broker-admin.md 32.
+    Raises Refused with code 1 where none does (`is_none_there`), LogFileEnds where a file of the log ends, and
+    BodyError for an answer that is no message of that place. Source: docs/protocol/broker-admin.md 32.
     """
 
     def read(answer: RemotingCommand) -> StoredMessage:

@@ -101,7 +101,11 @@ def test_message_of_another_place_is_an_error():
 
 @pytest.mark.parametrize(
     ("code", "remark", "expected"),
-    [(1, "can not find message by the offset, 7", True), (1, "java.lang.NullPointerException", False), (2, None, False)],
+    [
+        (1, "can not find message by the offset, 7", True),
+        (1, "java.lang.NullPointerException", False),
+        (2, None, False),
+    ],
 )
 def test_refusal_says_whether_no_message_begins_there(code, remark, expected):
     assert is_none_there(Refused(code, remark)) is expected

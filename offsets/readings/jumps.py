@@ -1,0 +1,282 @@
+"""Offsets that jumped: back, or forward to where nothing can have been read. Pure.
+
+Within one life of a master's process an offset goes back only if somebody commits a smaller one or deletes it. Between
+two, it goes back as the memory behind it is older. Forward jumps are known only where no consumer is that fast: how far
+queues go is not read.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from history.columns import RowFamily
+from history.offset_families import OFFSET_REGRESSION
+from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from offsets.readings.reading import Reading
+from offsets.readings.table import Change, decoded_key, decoded_value
+from offsets.values import SetName, is_writable
+from serving.logging.events import Level
+from serving.telemetry.events import Count, Counter, Event
+
+#: Jumps that are remembered, each of one group in one topic: some 300 bytes.
+JUMPS_MAX: Final = 10_000
+#: Queues that one of them names.
+QUEUES_MAX: Final = 64
+#: A group that moves further than this in a second, in one queue, has not read what it passed.
+READ_PER_S_MAX: Final = 20_000
+
+
+class JumpCause(enum.StrEnum):
+    """Why offsets jumped, as far as it changes what an operator does."""
+
+    #: Another broker is master, or the same one in a later epoch.
+    FAILOVER = "failover"
+    #: The master started again.
+    RESTART = "restart"
+    #: The same, and the log ends before where it ended: messages are lost.
+    LOST = "lost"
+    #: Somebody has set it: a tool, or a client that committed something else.
+    RESET = "reset"
+    #: Somebody has deleted it, with its group, its topic or alone.
+    DELETED = "deleted"
+
+
+#: Nobody wanted these.
+UNWANTED: Final = frozenset({JumpCause.FAILOVER, JumpCause.RESTART, JumpCause.LOST})
+
+
+class QueueJump(msgspec.Struct, frozen=True, array_like=True):
+    """One queue of a jump."""
+
+    queue_id: int
+    before: int
+    #: None: there is no offset any more.
+    after: int | None
+
+
+class Jump(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A jump of a group in a topic on one broker set, as two readings show it."""
+
+    #: Of the later reading.
+    unix_ms: int
+    cluster: str
+    broker_name: str
+    group: str
+    topic: str
+    cause: JumpCause
+    #: Queues that jumped, and the first QUEUES_MAX of them.
+    queue_count: int
+    queues: tuple[QueueJump, ...]
+    #: Messages between the offsets, at most: read again, and passed unread.
+    messages_again: int
+    messages_skipped: int
+    #: Queues without an offset from then on.
+    removed: int
+    master: str
+    former_master: str
+    master_epoch: int | None
+    #: Between the two readings.
+    interval_ms: int
+
+
+JUMPED: Final = Counter(
+    "offset_jumps",
+    "Offsets at brokers that jumped, by cause.",
+    ("cause",),
+    known=tuple((cause.value,) for cause in JumpCause),
+)
+AGAIN: Final = Counter(
+    "jump_messages_again",
+    "Messages that groups read again after jumps, at most, by cause; without those of removed offsets.",
+    ("cause",),
+    known=JUMPED.known,
+)
+SKIPPED: Final = Counter(
+    "jump_messages_skipped", "Messages that jumps have passed unread, by cause.", ("cause",), known=JUMPED.known
+)
+
+
+class OffsetsMovedBack(Event, frozen=True, kw_only=True):
+    """Offsets of a set jumped as its master changed or started again (`failover`, `restart`, `lost`).
+
+    `group` is the one that reads the most again.
+    """
+
+    level = Level.WARNING
+    advice = "`rmq offsets status` says what a repair would change; `lost`: messages are lost as well."
+    broker: str
+    cause: str
+    groups: int
+    queues: int
+    messages_again: int
+    messages_skipped: int
+    group: str
+    topic: str
+
+
+class OffsetsWereSet(Event, frozen=True, kw_only=True):
+    """Offsets were set back or far forward, or deleted, while their master ran: somebody did that (`reset`, `deleted`).
+
+    `group` is the one with the most messages in between.
+    """
+
+    advice = (
+        "None if you know who; otherwise `rmq offsets jumps` names the groups, and `rmq offsets restore` undoes it."
+    )
+    broker: str
+    cause: str
+    groups: int
+    queues: int
+    messages_again: int
+    messages_skipped: int
+    group: str
+    topic: str
+
+
+class GroupsJumped(Event, frozen=True, kw_only=True):
+    """What one reading shows of jumps: counted, and recorded by group and topic."""
+
+    level = None
+    jumps: tuple[Jump, ...]
+
+    def counted(self) -> Iterator[Count]:
+        """Yield what each jump counts."""
+        for jump in self.jumps:
+            labels = (jump.cause.value,)
+            yield Count(JUMPED, labels, jump.queue_count)
+            yield Count(AGAIN, labels, jump.messages_again)
+            yield Count(SKIPPED, labels, jump.messages_skipped)
+
+    def rows(self) -> "Iterator[JumpRow]":
+        """Yield a row for each jump that went back."""
+        return (JumpRow(jump) for jump in self.jumps if jump.messages_again or jump.removed)
+
+
+class JumpRow(msgspec.Struct, frozen=True):
+    """One jump as the history has it."""
+
+    jump: Jump
+    family: RowFamily = OFFSET_REGRESSION
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
+        """Yield it."""
+        jump = self.jump
+        broker = BrokerRef(jump.cluster or None, jump.broker_name, broker_addr=jump.master)
+        yield maker.row(
+            self.family,
+            "regressed",
+            moment,
+            broker,
+            group=jump.group,
+            topic=jump.topic,
+            cause=jump.cause.value,
+            queues=jump.queue_count,
+            removed=jump.removed,
+            messages_again=jump.messages_again,
+            master_epoch=jump.master_epoch,
+            former_addr=jump.former_master,
+            interval_ms=jump.interval_ms,
+        )
+
+
+def jumps_between(before: Reading, after: Reading, changes: Mapping[bytes, Change]) -> list[Jump]:
+    """Return what jumped from one reading to the next, of what has changed; broadcasting and light queues are left out.
+
+    Offsets that moved as groups read are no jumps; nor is a first offset.
+    """
+    cause = _cause_between(before, after)
+    interval_ms = max(0, after.ended_unix_ms - before.ended_unix_ms)
+    passed_max = READ_PER_S_MAX * max(interval_ms, 1000) // 1000
+    found = []
+    for key, change in changes.items():
+        if change.before is None or not is_writable(decoded_key(key)):
+            continue
+        now = decoded_value(change.after)
+        queues = [
+            QueueJump(queue_id, former, now.get(queue_id))
+            for queue_id, former in decoded_value(change.before).items()
+            if not former <= now.get(queue_id, -1) <= former + passed_max
+        ]
+        if queues:
+            is_deleted = all(queue.after is None for queue in queues)
+            why = cause or (JumpCause.DELETED if is_deleted else JumpCause.RESET)
+            found.append(_jump(key, why, queues, before, after, interval_ms))
+    return found
+
+
+def summaries(set_name: SetName, jumps: Sequence[Jump]) -> Iterator[Event]:
+    """Yield what is logged about the jumps of one reading: a line for each cause."""
+    for cause in JumpCause:
+        mine = [jump for jump in jumps if jump.cause is cause]
+        if not mine:
+            continue
+        most = max(mine, key=lambda jump: jump.messages_again + jump.messages_skipped)
+        kind = OffsetsMovedBack if cause in UNWANTED else OffsetsWereSet
+        yield kind(
+            broker=set_name.broker_name,
+            cause=cause.value,
+            groups=len({jump.group for jump in mine}),
+            queues=sum(jump.queue_count for jump in mine),
+            messages_again=sum(jump.messages_again for jump in mine),
+            messages_skipped=sum(jump.messages_skipped for jump in mine),
+            group=most.group,
+            topic=most.topic,
+        )
+
+
+class JumpLog:
+    """The last jumps; older ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._jumps: deque[Jump] = deque(maxlen=JUMPS_MAX)
+
+    def add(self, jumps: Iterable[Jump]) -> None:
+        """Remember jumps, the oldest first."""
+        self._jumps.extend(jumps)
+
+    def last(self, limit: int, is_wanted: Callable[[Jump], bool] = lambda _: True) -> list[Jump]:
+        """Return the last ones that are wanted, the newest first."""
+        return list(islice(filter(is_wanted, reversed(self._jumps)), limit))
+
+    def __iter__(self) -> Iterator[Jump]:
+        """Yield all, the oldest first."""
+        return iter(self._jumps)
+
+
+def _cause_between(before: Reading, after: Reading) -> JumpCause | None:
+    """Return what happened to the master between two readings; None if its process went on."""
+    is_same_process = before.master == after.master and before.boot_unix_ms == after.boot_unix_ms
+    if is_same_process:
+        return None
+    if after.first_end < before.second_end:
+        return JumpCause.LOST
+    is_same_master = (before.master, before.master_epoch) == (after.master, after.master_epoch)
+    return JumpCause.RESTART if is_same_master else JumpCause.FAILOVER
+
+
+def _jump(
+    key: bytes, cause: JumpCause, queues: list[QueueJump], before: Reading, after: Reading, interval_ms: int
+) -> Jump:
+    group, topic = decoded_key(key)
+    moves = [queue.after - queue.before for queue in queues if queue.after is not None]
+    return Jump(
+        unix_ms=after.ended_unix_ms,
+        cluster=after.set_name.cluster,
+        broker_name=after.set_name.broker_name,
+        group=group,
+        topic=topic,
+        cause=cause,
+        queue_count=len(queues),
+        queues=tuple(queues[:QUEUES_MAX]),
+        messages_again=-sum(move for move in moves if move < 0),
+        messages_skipped=sum(move for move in moves if move > 0),
+        removed=len(queues) - len(moves),
+        master=after.master,
+        former_master=before.master,
+        master_epoch=after.master_epoch,
+        interval_ms=interval_ms,
+    )

@@ -1,0 +1,100 @@
+"""How groups consume, as their members show (203, 307): asked where offsets move, a few a second. The edge.
+
+All masters of a cluster share what is found: a member is connected to each of them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from offsets.readings.reader import FAILURES
+from offsets.values import GroupKind, GroupTopic, SetName
+from remoting.admin.client import AdminClient
+from remoting.admin.clients import running_consumer
+from remoting.admin.groups import connections_of_group
+
+#: Groups that are asked in a second, all brokers together.
+ASKED_PER_S: Final = 10
+#: A group that moves is asked again after so long.
+OLD_MS: Final = 60_000
+#: Members of a group that are asked; of a larger one the kind stays unknown.
+MEMBERS_MAX: Final = 32
+#: Groups that are remembered, and that wait.
+GROUPS_MAX: Final = 100_000
+
+_RETRY: Final = "%RETRY%"
+_CONSUME_POP: Final = "CONSUME_POP"
+
+
+class _Known(NamedTuple):
+    asked_ms: int
+    address: str
+
+
+class GroupKinds:
+    """The kinds of all groups that have moved lately."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self._kinds: dict[str, dict[str, GroupKind]] = {}
+        self._asked: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def of_cluster(self, cluster: str) -> Mapping[str, GroupKind]:
+        """Return the kinds of a cluster's groups as they are known now, and later: a view."""
+        return MappingProxyType(self._kinds.setdefault(cluster, {}))
+
+    def have_moved(self, set_name: SetName, address: str, keys: Iterable[GroupTopic], now_ms: int) -> None:
+        """Ask these groups through a master soon, unless they were lately; a pop retry topic needs no question."""
+        for key in keys:
+            group = key.group
+            of = set_name.cluster, group
+            if is_pop_retry(key):
+                self._kinds.setdefault(set_name.cluster, {})[group] = GroupKind.POP
+            known = self._asked.get(of)
+            if (known is None or now_ms - known.asked_ms >= OLD_MS) and len(self._waiting) < GROUPS_MAX:
+                self._waiting[of] = address
+
+    async def ask_next(self, now_ms: int) -> bool:
+        """Ask the group that waits longest; return False if none waits."""
+        if not self._waiting:
+            return False
+        (cluster, group), address = self._waiting.popitem(last=False)
+        self._asked[cluster, group] = _Known(now_ms, address)
+        self._asked.move_to_end((cluster, group))
+        kind = await kind_of(self._admin, address, group)
+        kinds = self._kinds.setdefault(cluster, {})
+        # Without members it is what it was.
+        if kind is not GroupKind.UNKNOWN or group not in kinds:
+            kinds[group] = kind
+        if len(self._asked) > GROUPS_MAX:
+            (of_cluster, oldest), _ = self._asked.popitem(last=False)
+            self._kinds[of_cluster].pop(oldest, None)
+        return True
+
+
+async def kind_of(admin: AdminClient, address: str, group: str) -> GroupKind:
+    """Return how the members of a group consume that are connected to a broker now; UNKNOWN unless all of them tell."""
+    try:
+        connections = await admin.call(address, connections_of_group(group))
+        if connections is None or not 0 < len(connections.clients) <= MEMBERS_MAX:
+            return GroupKind.UNKNOWN
+        if connections.is_broadcasting:
+            return GroupKind.BROADCAST
+        if connections.consume_type == _CONSUME_POP:
+            return GroupKind.POP
+        holds_queues = False
+        for client in connections.clients:
+            running = await admin.call(address, running_consumer(group, client.client_id))
+            if running.pop_queues or running.consume_type == _CONSUME_POP:
+                return GroupKind.POP
+            holds_queues = holds_queues or bool(running.queues)
+    except FAILURES:
+        return GroupKind.UNKNOWN
+    return GroupKind.PULL if holds_queues else GroupKind.UNKNOWN
+
+
+def is_pop_retry(key: GroupTopic) -> bool:
+    """Return whether a group has a retry topic of its own for messages that it has popped: `%RETRY%group_topic`."""
+    return key.topic.startswith((f"{_RETRY}{key.group}_", f"{_RETRY}{key.group}+"))

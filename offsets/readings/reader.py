@@ -1,0 +1,170 @@
+"""Reads one master of a broker set (28, 43, 28, 1007, 33) and its replicas (43). The edge: nothing is decided here.
+
+The end of the log is read before the offsets and after them, by the same process: a broker that started again in
+between has another memory. A broker that is no master by its own answer, or has another name, is not read: addresses
+are taken over, and a demoted master answers on from a table that it copies by now.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from offsets.proof import Fingerprint
+from offsets.readings.fingerprints import LogWatch, first_of_files
+from offsets.readings.table import offsets_text
+from offsets.sets.followed import SetMaster
+from remoting.admin.brokers import broker_options, broker_runtime
+from remoting.admin.client import AdminClient
+from remoting.admin.log_epochs import LogEpoch, log_epochs
+from remoting.admin.offset_table import all_offsets
+from remoting.clock import Clock
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused
+from remoting.protocol.shapes.broker_admin import OFFSET_TABLE
+from remoting.protocol.shapes.route import MASTER_ID
+
+_NAME: Final = "brokerName"
+_ROLE: Final = "brokerRole"
+_FILE_BYTES: Final = "mappedFileSizeCommitLog"
+_FILE_BYTES_DEFAULT: Final = 1 << 30
+_SLAVE: Final = "SLAVE"
+
+
+class NotReadable(Exception):
+    """A broker answers, and is not the master that it is to be; the text says what it is."""
+
+
+#: What a reading fails with that says nothing against this process.
+FAILURES: Final = (InvokeError, Refused, BodyError, NotReadable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterAnswer:
+    """What a master has answered, before it is compared with anything."""
+
+    boot_unix_ms: int | None
+    began_ms: int
+    ended_ms: int
+    ended_unix_ms: int
+    log_begin: int
+    first_end: int
+    second_end: int
+    epochs: tuple[LogEpoch, ...] | None
+    #: By place.
+    fingerprints: tuple[Fingerprint, ...]
+    #: The whole answer to 43, and the entries in it.
+    body: bytes
+    text: bytes
+
+
+class MasterReader:
+    """Reads one master, again and again; another master, or the same one in another epoch, needs a new reader."""
+
+    def __init__(self, admin: AdminClient, clock: Clock, master: SetMaster) -> None:
+        self._admin, self._clock = admin, clock
+        self.master = master
+        self._has_looked = False
+        #: When the process had started that was asked for its name.
+        self._boot_unix_ms: int | None = None
+        self._file_bytes = _FILE_BYTES_DEFAULT
+        self._log = LogWatch()
+
+    async def read(self, *, is_log_known: bool) -> MasterAnswer:
+        """Return what the master answers now; raises one of FAILURES.
+
+        Unless messages of its log are known, it is asked for the first ones of its files.
+        """
+        admin, clock, address = self._admin, self._clock, self.master.address
+        began_ms = clock.now_ms()
+        boot, _, first_end = await self._runtime()
+        await self._check_name(boot)
+        body = (await admin.call(address, all_offsets())).body
+        text = offsets_text(body, OFFSET_TABLE)
+        if text is None:
+            raise BodyError(f"a response of {len(body)} bytes has no {OFFSET_TABLE}")
+        boot_after, begin, second_end = await self._runtime()
+        if boot_after != boot:
+            raise NotReadable(f"{address} has started again while it was read")
+        epochs = await self._epochs()
+        ended_ms, ended_unix_ms = clock.now_ms(), clock.unix_ms()
+        found = [] if is_log_known else await first_of_files(admin, address, begin, first_end, self._file_bytes)
+        if (newest := await self._log.look(admin, address, begin, first_end, second_end)) is not None:
+            found.append(newest)
+        return MasterAnswer(
+            boot_unix_ms=boot,
+            began_ms=began_ms,
+            ended_ms=ended_ms,
+            ended_unix_ms=ended_unix_ms,
+            log_begin=begin,
+            first_end=first_end,
+            second_end=second_end,
+            epochs=epochs,
+            fingerprints=tuple(found),
+            body=body,
+            text=text,
+        )
+
+    async def _runtime(self) -> tuple[int | None, int, int]:
+        """Return when the broker has started, and where its log begins and ends."""
+        runtime = await self._admin.call(self.master.address, broker_runtime())
+        begin, end = runtime.commit_log_min_offset, runtime.commit_log_max_offset
+        if begin is None or end is None:
+            raise BodyError(f"{self.master.address} does not report where its log begins and ends")
+        # A log without a file begins at -1.
+        return runtime.boot_unix_ms, max(begin, 0), end
+
+    async def _check_name(self, boot_unix_ms: int | None) -> None:
+        """Raise NotReadable for a broker of another name, once after each start; pass where it does not tell it.
+
+        NameServers alone may have shown who has the address. A broker with ACL may deny to show its options.
+        """
+        if self._has_looked and self._boot_unix_ms == boot_unix_ms:
+            return
+        master = self.master
+        try:
+            options = await self._admin.call(master.address, broker_options((_NAME, _ROLE, _FILE_BYTES)))
+        except Refused as refused:
+            if refused.code == ResponseCode.SYSTEM_BUSY:
+                raise
+            options = {}
+        name = options.get(_NAME, "").strip()
+        if name and name != master.set_name.broker_name:
+            raise NotReadable(f"{master.address} is {name} by its own options (26), not {master.set_name.broker_name}")
+        if master.master_epoch is None and options.get(_ROLE, "").strip() == _SLAVE:
+            raise NotReadable(f"{master.address} is a slave by its own options (26)")
+        if (size := options.get(_FILE_BYTES, "").strip()).isdecimal() and int(size) > 0:
+            self._file_bytes = int(size)
+        if self._has_looked:
+            # The end of the log that was read may be lost.
+            self._log = LogWatch()
+        self._has_looked, self._boot_unix_ms = True, boot_unix_ms
+
+    async def _epochs(self) -> tuple[LogEpoch, ...] | None:
+        """Return where each epoch begins, None without a controller; raises NotReadable for one that is no master.
+
+        An earlier last epoch is none: a broker lists no epoch that began where the one before it did.
+        """
+        master = self.master
+        if master.master_epoch is None:
+            return None
+        try:
+            found = await self._admin.call(master.address, log_epochs())
+        except Refused as refused:
+            if isinstance(refused, NotSupported) or refused.code == ResponseCode.SYSTEM_ERROR:
+                return None
+            raise
+        last = found.epochs[-1].epoch if found.epochs else 0
+        is_master = found.broker_id == MASTER_ID and found.broker_name == master.set_name.broker_name
+        if not is_master or last > master.master_epoch:
+            raise NotReadable(
+                f"{master.address} is to be master of {master.set_name.broker_name} in epoch {master.master_epoch}, "
+                f"and reports (1007) brokerId {found.broker_id} of {found.broker_name}, last epoch {last}"
+            )
+        return found.epochs
+
+
+async def read_replica(admin: AdminClient, address: str) -> bytes:
+    """Return the entries that a slave shows now; raises one of FAILURES."""
+    text = offsets_text((await admin.call(address, all_offsets())).body, OFFSET_TABLE)
+    if text is None:
+        raise BodyError(f"{address} answers without {OFFSET_TABLE}")
+    return text

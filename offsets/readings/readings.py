@@ -1,0 +1,551 @@
+"""All readings: each master once in a period, its replicas after it, and what repairs and restores ask. The edge.
+
+A broker that hangs keeps nobody waiting: those that failed last have turns of their own. What a broker answers counts
+only if it is still known to be master when the answer is there.
+
+    known = readings.known_before(master, now_ms)       # what the former masters had
+    readings.parted(master, proof.parted_at)            # once the proof is known: messages behind it are of another log
+    readings.at(set_name, unix_ms)                      # for a restore
+"""
+
+import asyncio
+from collections import Counter as Tally
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from offsets.proof import Fingerprint
+from offsets.readings.files import ReadingFiles, ReadingHead
+from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, JumpLog, jumps_between, summaries
+from offsets.readings.kinds import ASKED_PER_S, GroupKinds
+from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_replica
+from offsets.readings.reading import KnownBefore, MasterRun, Reading, ReplicaReading
+from offsets.readings.table import (
+    Change,
+    TableOffsets,
+    Trail,
+    decoded_key,
+    same_entries,
+    split_entries,
+)
+from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
+from offsets.sets.following import Following
+from offsets.values import GroupKind, SetName
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.background_tasks import BackgroundTasks, Report
+from remoting.client import Requester
+from remoting.clock import Clock
+from serving.logging.events import Level
+from serving.telemetry.events import Count, Counter, Event, Gauge, Measure
+
+#: Readings this old may be pushed: those of the last minute.
+MINUTE_MS: Final = 60_000
+#: Lives of masters whose last minute is kept, the present one too.
+RUNS_MAX: Final = 3
+#: A replica that differs from its master, and has not changed for so long, copies nothing: the slowest copy each 60 s.
+COPIES_WITHIN_MS: Final = 180_000
+#: Readings under way of brokers that answered last, and of those that did not: masters, and the same of replicas.
+READS_MAX: Final = 64
+FAILING_READS_MAX: Final = 16
+#: Fingerprints: all of the newest readings, one for each minute of an hour, and one for each hour.
+_FINGERPRINTS_MAX: Final = 600
+_ALL_WITHIN_MS: Final = 5 * MINUTE_MS
+_HOUR_MS: Final = 60 * MINUTE_MS
+_DAYS_MS: Final = 14 * 24 * _HOUR_MS
+_TICK_S: Final = 0.1
+
+READ: Final = Counter("readings", "Readings of masters, by result.", ("result",), known=(("read",), ("failed",)))
+SETS_READ: Final = Gauge("readings_sets", "Broker sets with a reading of their master within the last three periods.")
+SETS_STALE: Final = Gauge("readings_stale_sets", "Broker sets that have a master, and no such reading.")
+REPLICAS_IDLE: Final = Gauge("readings_replicas_without_copies", "Replicas that copy no offsets from their master.")
+FILE_BYTES: Final = Gauge("readings_file_bytes", "What the files of readings take.")
+
+
+class MasterNotRead(Event, frozen=True, kw_only=True):
+    """A master cannot be read; told once until it can. A repair after a failover goes by the last reading."""
+
+    level = Level.WARNING
+    advice = "Check that the broker answers 28, 43 and 1007 to this manager."
+    broker: str
+    addr: str
+    problem: str
+
+
+class ReadingEnded(Event, frozen=True, kw_only=True):
+    """A reading came to its end; counted alone."""
+
+    level = None
+    result: str
+
+    def counted(self) -> tuple[Count, ...]:
+        """Return what it counts."""
+        return (Count(READ, (self.result,)),)
+
+
+class ReplicaCopiesNothing(Event, frozen=True, kw_only=True):
+    """A replica has not copied the offsets of its master for three minutes: after its promotion groups read again.
+
+    Brokers of 5.5.0 cannot read what a master of that release sends.
+    """
+
+    level = Level.WARNING
+    advice = "Update brokers of 5.5.0 to 5.5.1; of others read the broker's log."
+    broker: str
+    addr: str
+
+
+class ReplicaStatus(NamedTuple):
+    """How a replica was read last."""
+
+    address: str
+    read_unix_ms: int | None
+    #: Whether it copies offsets; None while that is not known.
+    copies: bool | None
+    problem: str
+
+
+class SetStatus(NamedTuple):
+    """How a set was read last."""
+
+    set_name: SetName
+    master: SetMaster | None
+    #: The newest reading; None if there is none.
+    reading: Reading | None
+    age_ms: int | None
+    #: It is not older than three periods.
+    is_fresh: bool
+    groups: int
+    fingerprints: int
+    problem: str
+    replicas: tuple[ReplicaStatus, ...]
+
+
+class _Taken(NamedTuple):
+    """A fingerprint, of whose log, and when."""
+
+    fingerprint: Fingerprint
+    run: MasterRun
+    unix_ms: int
+
+
+@dataclass(slots=True)
+class _Replica:
+    """What is known of one slave."""
+
+    trail: Trail = field(default_factory=Trail)
+    readings: deque[ReplicaReading] = field(default_factory=deque)
+    first_ms: int = 0
+    read_unix_ms: int | None = None
+    is_under_way: bool = False
+    problem: str = ""
+    is_told: bool = False
+
+
+@dataclass(slots=True)
+class _Set:
+    """What is known of one set."""
+
+    name: SetName
+    due_ms: int
+    trail: Trail = field(default_factory=Trail)
+    #: The newest reading, whatever became of its log since.
+    newest: Reading | None = None
+    #: Of the last minute of each of the last runs, the newest last.
+    readings: list[Reading] = field(default_factory=list)
+    fingerprints: list[_Taken] = field(default_factory=list)
+    replicas: dict[str, _Replica] = field(default_factory=dict)
+    reader: MasterReader | None = None
+    is_under_way: bool = False
+    problem: str = ""
+
+
+class Readings:
+    """The readings of all sets that are followed."""
+
+    def __init__(
+        self,
+        client: Requester,
+        following: Following,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        report: Report,
+        *,
+        store_path: Path,
+        period_ms: int,
+        bytes_max: int,
+    ) -> None:
+        """Keep files below `store_path`, of `bytes_max` at most; `report` takes failures of background tasks."""
+        limits = AdminLimits(requests_max=2 * (READS_MAX + FAILING_READS_MAX))
+        self._admin = AdminClient(client, limits)
+        self._following, self._clock, self._emit, self._report = following, clock, emit, report
+        self._period_ms = period_ms
+        self._files = ReadingFiles(store_path / "readings", bytes_max, emit)
+        self._kinds = GroupKinds(AdminClient(client, AdminLimits(requests_max=4)))
+        self._jump_file = store_path / "jumps.jsonl"
+        self._jump_log = JumpLog()
+        self._jump_lines = 0
+        self._sets: dict[SetName, _Set] = {}
+        #: Readings under way, by whether they are of replicas, and of those that failed last.
+        self._under_way: Tally[tuple[bool, bool]] = Tally()
+        self._is_loaded = False
+        #: Called with a master that has started again in the same epoch, where nobody follows its starts.
+        self.restarted: list[Callable[[SetMaster], None]] = []
+        following.listeners.append(self._master_changed)
+
+    # What others ask
+
+    def known_before(self, master: SetMaster, now_ms: int) -> KnownBefore | None:
+        """Return what is known of a set from before this master, who came by now; None if nothing was ever read."""
+        found = self._sets.get(master.set_name)
+        former = [] if found is None else [reading for reading in found.readings if not _is_of(reading.run, master)]
+        if found is None or not former:
+            return None
+        *others, newest = former
+        marks = {taken.fingerprint for taken in found.fingerprints if not _is_of(taken.run, master)}
+        replica = found.replicas.get(master.address)
+        return KnownBefore(
+            readings=(*(reading for reading in others if now_ms - reading.ended_ms <= MINUTE_MS), newest),
+            replica_readings=() if replica is None else tuple(replica.readings),
+            fingerprints=tuple(sorted(marks)),
+        )
+
+    def at(self, set_name: SetName, unix_ms: int) -> Reading | None:
+        """Return the newest reading at or before a moment; None if there is none. Reads a file."""
+        found = self._sets.get(set_name)
+        if found is not None:
+            for reading in reversed(found.readings):
+                if reading.ended_unix_ms <= unix_ms:
+                    return reading
+        return self._files.read(set_name, unix_ms, self._long_ago())
+
+    def moments(self, set_name: SetName) -> list[int]:
+        """Return moments with a reading, Unix ms, the oldest first; in the last hour there are others in between."""
+        return self._files.moments(set_name)
+
+    def parted(self, master: SetMaster, place: int) -> None:
+        """Forget readings and fingerprints of former masters behind a place from which on their messages are lost.
+
+        Call it once the proof is known, in every mode: they would contradict those of the present log.
+        """
+        if (found := self._sets.get(master.set_name)) is not None:
+            found.readings = [
+                reading for reading in found.readings if _is_of(reading.run, master) or reading.first_end <= place
+            ]
+            found.fingerprints = [
+                taken for taken in found.fingerprints if _is_of(taken.run, master) or taken.fingerprint.place < place
+            ]
+        self._files.cut(master.set_name, place, lambda run: _is_of(run, master))
+
+    def jumps(self, limit: int, is_wanted: Callable[[Jump], bool] = lambda _: True) -> list[Jump]:
+        """Return the last jumps that are wanted, the newest first."""
+        return self._jump_log.last(limit, is_wanted)
+
+    def statuses(self) -> list[SetStatus]:
+        """Return how each set was read last, by name."""
+        masters = {followed.set_name: followed.master for followed in self._following.sets.values()}
+        names = sorted(self._sets.keys() | masters.keys())
+        return [self._status(name, masters.get(name)) for name in names]
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield the gauges."""
+        statuses = self.statuses()
+        yield Measure(SETS_READ, sum(status.is_fresh for status in statuses))
+        yield Measure(SETS_STALE, sum(not status.is_fresh for status in statuses if status.master is not None))
+        idle = (replica.copies is False for status in statuses for replica in status.replicas)
+        yield Measure(REPLICAS_IDLE, sum(idle))
+        yield Measure(FILE_BYTES, self._files.size_bytes)
+
+    # What runs
+
+    async def run(self) -> None:
+        """Read for ever."""
+        await self.load()
+        async with BackgroundTasks(self._report) as tasks:
+            tasks.keep_running(self._files.run, "reading_files")
+            tasks.keep_running(self._ask_kinds, "group_kinds")
+            while True:
+                self._begin(tasks)
+                await asyncio.sleep(_TICK_S)
+
+    async def load(self) -> None:
+        """Take what an earlier process kept: fingerprints, the newest reading of each set, and jumps. Never raises."""
+        if self._is_loaded:
+            return
+        for name, heads in (await self._files.load()).items():
+            newest = self._files.read(name, heads[-1].ended_unix_ms, self._long_ago())
+            found = self._set(name)
+            if newest is None or found.newest is not None:
+                continue
+            found.newest, found.readings = newest, [newest]
+            assert isinstance(newest.offsets, TableOffsets), "files have no others"
+            found.trail = Trail(newest.offsets.text())
+            for head in heads:
+                run = MasterRun(head.master, head.master_epoch, head.boot_unix_ms)
+                found.fingerprints += (_Taken(mark, run, head.ended_unix_ms) for mark in head.fingerprints)
+            _thin(found.fingerprints)
+        self._jump_log.add(await asyncio.to_thread(_jumps_in, self._jump_file))
+        self._is_loaded = True
+
+    async def close(self) -> None:
+        """Write what waits."""
+        await self._files.flush()
+
+    def _begin(self, tasks: BackgroundTasks) -> None:
+        """Begin the readings that are due; none while it is not known who is master."""
+        now_ms = self._clock.now_ms()
+        if not self._following.is_fresh():
+            return
+        for followed in self._following.sets.values():
+            if followed.master is None:
+                continue
+            found = self._set(followed.set_name)
+            if found.is_under_way or now_ms < found.due_ms or not self._has_turn(False, found.problem):
+                continue
+            found.is_under_way = True
+            # What was missed is not made up for.
+            found.due_ms += self._period_ms * (1 + max(0, now_ms - found.due_ms) // self._period_ms)
+            tasks.start(self._read(tasks, found, followed, followed.master), "reading")
+
+    async def _read(self, tasks: BackgroundTasks, found: _Set, followed: FollowedSet, master: SetMaster) -> None:
+        """Read a master once, and its replicas after that."""
+        turn = False, bool(found.problem)
+        self._under_way[turn] += 1
+        reader = found.reader
+        if reader is None or not _is_same_master(reader.master, master):
+            reader = found.reader = MasterReader(self._admin, self._clock, master)
+        try:
+            answer = await reader.read(is_log_known=bool(found.fingerprints))
+            if not self._following.is_master(master):
+                return
+            self._take(found, master, answer)
+            found.problem = ""
+            self._emit(ReadingEnded(result="read"))
+        except FAILURES as error:
+            if not found.problem:
+                name = master.set_name.broker_name
+                self._emit(MasterNotRead(broker=name, addr=master.address, problem=str(error)))
+            found.problem = str(error)
+            self._emit(ReadingEnded(result="failed"))
+            return
+        finally:
+            found.is_under_way = False
+            self._under_way[turn] -= 1
+        for member in followed.replicas():
+            replica = found.replicas.setdefault(member.address, _Replica())
+            if not replica.is_under_way and self._has_turn(True, replica.problem):
+                replica.is_under_way = True
+                tasks.start(self._read_replica(found, member.address, replica), "replica reading")
+
+    def _take(self, found: _Set, master: SetMaster, answer: MasterAnswer) -> None:
+        """Keep a reading, and find what jumped since the one before."""
+        run = MasterRun(master.address, master.master_epoch, answer.boot_unix_ms)
+        former = found.newest
+        is_new_run = former is None or former.run != run
+        changes, stored = found.trail.take(answer.text, answer.ended_ms, is_full=is_new_run)
+        reading = _reading_of(master, answer, found.trail, self._kinds.of_cluster(found.name.cluster))
+        found.newest, found.readings = reading, [*_kept(found.readings, reading), reading]
+        found.fingerprints += (_Taken(mark, run, answer.ended_unix_ms) for mark in answer.fingerprints)
+        if len(found.fingerprints) > _FINGERPRINTS_MAX:
+            _thin(found.fingerprints)
+        keys = found.trail.entry_keys() if former is None else iter(changes)
+        self._kinds.have_moved(found.name, master.address, map(decoded_key, keys), answer.ended_ms)
+        self._files.append(found.name, self._head_of(found, reading, answer, is_full=stored.is_full), stored)
+        if former is not None:
+            self._note_jumps(former, reading, changes)
+            has_restarted = is_new_run and former.run._replace(boot_unix_ms=None) == run._replace(boot_unix_ms=None)
+            if has_restarted and master.boot_unix_ms is None:
+                for listener in self.restarted:
+                    listener(master._replace(boot_unix_ms=answer.boot_unix_ms))
+
+    def _head_of(self, found: _Set, reading: Reading, answer: MasterAnswer, *, is_full: bool) -> ReadingHead:
+        kinds: dict[str, GroupKind] = {}
+        if is_full:
+            groups = {decoded_key(key).group for key in found.trail.entry_keys()}
+            kinds = {group: kind for group in groups if (kind := reading.kinds.get(group)) is not None}
+        return ReadingHead(
+            master=reading.master,
+            master_epoch=reading.master_epoch,
+            boot_unix_ms=reading.boot_unix_ms,
+            took_ms=reading.ended_ms - reading.began_ms,
+            ended_unix_ms=reading.ended_unix_ms,
+            log_begin=reading.log_begin,
+            first_end=reading.first_end,
+            second_end=reading.second_end,
+            epochs=None if reading.epochs is None else tuple((row.epoch, row.start_offset) for row in reading.epochs),
+            fingerprints=answer.fingerprints,
+            kinds=kinds,
+        )
+
+    def _note_jumps(self, former: Reading, reading: Reading, changes: Mapping[bytes, Change]) -> None:
+        jumps = jumps_between(former, reading, changes)
+        if not jumps:
+            return
+        self._jump_log.add(jumps)
+        self._emit(GroupsJumped(jumps=tuple(jumps)))
+        for event in summaries(reading.set_name, jumps):
+            self._emit(event)
+        self._jump_lines += len(jumps)
+        is_long = self._jump_lines > JUMPS_MAX
+        if is_long:
+            self._jump_lines = 0
+        lines = b"".join(msgspec.json.encode(jump) + b"\n" for jump in (self._jump_log if is_long else jumps))
+        self._files.write_lines(self._jump_file, lines, is_new=is_long)
+
+    async def _read_replica(self, found: _Set, address: str, replica: _Replica) -> None:
+        """Read a replica once."""
+        turn, began_ms = (True, bool(replica.problem)), self._clock.now_ms()
+        self._under_way[turn] += 1
+        try:
+            text = await read_replica(self._admin, address)
+            ended_ms, replica.read_unix_ms = self._clock.now_ms(), self._clock.unix_ms()
+            replica.trail.take(text, ended_ms)
+            replica.first_ms = replica.first_ms or ended_ms
+            replica.readings.append(
+                ReplicaReading(address=address, began_ms=began_ms, ended_ms=ended_ms, offsets=replica.trail.offsets)
+            )
+            while replica.readings[0].ended_ms < ended_ms - MINUTE_MS:
+                replica.readings.popleft()
+            replica.problem = ""
+        except FAILURES as error:
+            replica.problem = str(error)
+            return
+        finally:
+            replica.is_under_way = False
+            self._under_way[turn] -= 1
+        is_idle = self._copies(found, replica, ended_ms) is False
+        if is_idle and not replica.is_told:
+            self._emit(ReplicaCopiesNothing(broker=found.name.broker_name, addr=address))
+        replica.is_told = is_idle
+
+    async def _ask_kinds(self) -> None:
+        while True:
+            await asyncio.sleep(1 / ASKED_PER_S)
+            await self._kinds.ask_next(self._clock.now_ms())
+
+    def _has_turn(self, is_replica: bool, problem: str) -> bool:  # noqa: FBT001  # a kind of readings
+        return self._under_way[is_replica, bool(problem)] < (FAILING_READS_MAX if problem else READS_MAX)
+
+    def _set(self, name: SetName) -> _Set:
+        if (found := self._sets.get(name)) is None:
+            # Sets are spread over the period: their answers do not come at once.
+            now_ms, part_ms = self._clock.now_ms(), crc32(str(name).encode()) % self._period_ms
+            found = self._sets[name] = _Set(name, now_ms + (part_ms - now_ms) % self._period_ms)
+        return found
+
+    def _master_changed(self, change: MasterChange) -> None:
+        """Read a new master at once; files of a set that is gone stay."""
+        if change.kind is MasterChangeKind.REMOVED:
+            self._sets.pop(change.set_name, None)
+        elif change.after is not None and (found := self._sets.get(change.set_name)) is not None:
+            found.due_ms = self._clock.now_ms()
+
+    def _status(self, name: SetName, master: SetMaster | None) -> SetStatus:
+        found = self._sets.get(name) or _Set(name, 0)
+        now_ms = self._clock.now_ms()
+        reading = found.newest
+        age_ms = None if reading is None else now_ms - reading.ended_ms
+        followed = self._following.sets.get(name.broker_name)
+        addresses = [] if followed is None else [member.address for member in followed.replicas()]
+        replicas = [(address, found.replicas.get(address) or _Replica()) for address in addresses]
+        return SetStatus(
+            set_name=name,
+            master=master,
+            reading=reading,
+            age_ms=age_ms,
+            is_fresh=age_ms is not None and age_ms <= 3 * self._period_ms,
+            groups=len(split_entries(found.trail.text)),
+            fingerprints=len(found.fingerprints),
+            problem=found.problem,
+            replicas=tuple(
+                ReplicaStatus(address, replica.read_unix_ms, self._copies(found, replica, now_ms), replica.problem)
+                for address, replica in replicas
+            ),
+        )
+
+    def _copies(self, found: _Set, replica: _Replica, now_ms: int) -> bool | None:
+        """Return whether a replica copies offsets: it changes, or has what its master has."""
+        if not replica.readings or found.newest is None:
+            return None
+        changed_ms = replica.trail.changed_ms
+        if changed_ms is not None and now_ms - changed_ms <= COPIES_WITHIN_MS:
+            return True
+        if same_entries(replica.trail.text, found.trail.text):
+            return True
+        return None if now_ms - replica.first_ms <= COPIES_WITHIN_MS else False
+
+    def _long_ago(self) -> int:
+        """Return what stands for the monotonic time of an earlier process: too old to be pushed."""
+        return self._clock.now_ms() - 2 * MINUTE_MS
+
+
+def _is_of(run: MasterRun, master: SetMaster) -> bool:
+    """Return whether it was this master that was read; one that started since is another."""
+    is_same = (run.address, run.master_epoch) == (master.address, master.master_epoch)
+    return is_same and master.boot_unix_ms in (None, run.boot_unix_ms)
+
+
+def _is_same_master(one: SetMaster, other: SetMaster) -> bool:
+    return (one.address, one.master_epoch) == (other.address, other.master_epoch)
+
+
+def _kept(readings: list[Reading], newest: Reading) -> Iterator[Reading]:
+    """Yield the readings that are kept beside a newer one: the last minute of each of the last runs."""
+    runs = list(dict.fromkeys(reading.run for reading in [*readings, newest]))[-RUNS_MAX:]
+    last_ms = {reading.run: reading.ended_ms for reading in [*readings, newest]}
+    return (
+        reading for reading in readings if reading.run in runs and reading.ended_ms >= last_ms[reading.run] - MINUTE_MS
+    )
+
+
+def _thin(taken: list[_Taken]) -> None:
+    """Keep all fingerprints of the newest readings, and of older ones the last of each minute, or of each hour."""
+    newest_ms = taken[-1].unix_ms if taken else 0
+    kept: dict[tuple[int, int], _Taken] = {}
+    for number, mark in enumerate(taken):
+        age_ms = newest_ms - mark.unix_ms
+        if age_ms <= _ALL_WITHIN_MS:
+            kept[0, number] = mark
+        elif age_ms <= _HOUR_MS:
+            kept[1, mark.unix_ms // MINUTE_MS] = mark
+        elif age_ms <= _DAYS_MS:
+            kept[2, mark.unix_ms // _HOUR_MS] = mark
+    taken[:] = kept.values()
+
+
+def _reading_of(master: SetMaster, answer: MasterAnswer, trail: Trail, kinds: Mapping[str, GroupKind]) -> Reading:
+    return Reading(
+        set_name=master.set_name,
+        master=master.address,
+        master_epoch=master.master_epoch,
+        boot_unix_ms=answer.boot_unix_ms,
+        began_ms=answer.began_ms,
+        ended_ms=answer.ended_ms,
+        ended_unix_ms=answer.ended_unix_ms,
+        log_begin=answer.log_begin,
+        first_end=answer.first_end,
+        second_end=answer.second_end,
+        epochs=answer.epochs,
+        fingerprint=answer.fingerprints[-1] if answer.fingerprints else None,
+        offsets=trail.offsets,
+        kinds=kinds,
+    )
+
+
+def _jumps_in(path: Path) -> list[Jump]:
+    """Return the jumps in a file; a line that is none, as the end of one that was cut, is passed over."""
+    found = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return []
+    for line in lines[-JUMPS_MAX:]:
+        try:
+            found.append(msgspec.json.decode(line, type=Jump))
+        except msgspec.DecodeError:
+            continue
+    return found

@@ -1,0 +1,80 @@
+"""How sets are read and what jumped, over real HTTP."""
+
+import contextlib
+import socket
+
+import aiohttp
+import pytest
+from fakes.clock import FakeClock
+from fakes.lines import Lines
+from read_site import NAME, running
+
+from offsets.config import OFFSET_MANAGER
+from offsets.http.readings import ReadingViews
+from offsets.readings import readings as module
+from serving.http.admin_access import AdminToken, HttpTokens
+from serving.http.paths import endpoints_of
+from serving.http.server import make_app, start_http
+from serving.logging.logs import Logs, json_line
+from serving.metrics.server_counters import ServerCounters
+
+
+@pytest.fixture
+async def site(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_TICK_S", 0.001)
+    async with contextlib.AsyncExitStack() as stack:
+        site = await stack.enter_async_context(running(tmp_path))
+        table, logs = endpoints_of(ReadingViews(site.readings)), Logs(Lines(), json_line(), FakeClock(), {})
+        app = make_app(OFFSET_MANAGER, table, None, ServerCounters(), logs, HttpTokens(AdminToken(None)))
+        server = await start_http(app, socket.create_server(("127.0.0.1", 0)))
+        stack.push_async_callback(server.stop)
+        session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{server.port}"))
+
+        async def get(path):
+            async with session.get(path) as response:
+                assert response.status == 200, await response.text()
+                return await response.json()
+
+        site.get = get
+        await site.pass_ms(0)
+        yield site
+
+
+async def test_sets_show_how_fresh_they_are_and_whether_replicas_copy(site):
+    (shown,) = (await site.get("/v1/offsets/sets"))["sets"]
+    assert (shown["master"], shown["readUnixMs"], shown["fresh"], shown["oldestUnixMs"]) == (
+        site.master.address,
+        None,
+        False,
+        None,
+    )
+    await site.read(3, offset=7)
+    answer = await site.get("/v1/offsets/sets?limit=1")
+    (shown,) = answer["sets"]
+
+    assert (answer["total"], answer["nextCursor"]) == (1, None)
+    assert (shown["cluster"], shown["brokerName"]) == NAME
+    assert (shown["readFrom"], shown["readEpoch"], shown["ageMs"], shown["fresh"]) == (site.master.address, 5, 0, True)
+    assert (shown["groups"], shown["logEnd"], shown["problem"]) == (1, site.brokers[1].end, "")
+    assert shown["fingerprints"] >= 2
+    assert shown["oldestUnixMs"] < shown["readUnixMs"]
+    assert [(replica["copies"], replica["problem"]) for replica in shown["replicas"]] == [(None, "")]
+    site.following.sets = {}
+    (shown,) = (await site.get("/v1/offsets/sets"))["sets"]
+    assert (shown["master"], shown["readFrom"]) == (None, site.master.address)
+
+
+async def test_jumps_are_listed_for_those_who_are_named(site):
+    await site.read(2, offset=900)
+    await site.read(1, offset=100)
+    (jump,) = (await site.get("/v1/offsets/jumps"))["jumps"]
+
+    assert (jump["cause"], jump["messagesAgain"], jump["queues"]) == ("reset", 800, [[0, 900, 100]])
+    for query, count in (
+        ("group=g", 1),
+        ("group=other", 0),
+        ("topic=orders&broker=broker-a&cause=reset", 1),
+        ("cause=failover", 0),
+        ("broker=b", 0),
+    ):
+        assert len((await site.get(f"/v1/offsets/jumps?{query}"))["jumps"]) == count
