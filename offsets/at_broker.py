@@ -1,4 +1,4 @@
-"""One broker, as repairs and restores see it: its log, its offsets and queues, how groups consume, and writes. The edge.
+"""One broker, as repairs and restores see it: its log, offsets and queues, how groups consume, and writes. The edge.
 
 Everything that is asked of a broker twice is asked here: a broker that is busy is asked again, a master that does not
 serve yet is awaited by the caller. Nothing is pulled (docs/protocol/broker-admin.md 31), no queue is made by a question
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from offsets.proof import Fingerprint, Look, LogBefore, LogNow, LogProof, NoMessage, prove
+from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, prove
 from offsets.queue_proof import QueueEnds, QueuePlace
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
 from remoting.admin.admin_request import AdminRequest

@@ -19,7 +19,7 @@ from zlib import crc32
 
 import msgspec
 
-from offsets.proof import Fingerprint
+from offsets.proof import Fingerprint, LogBefore
 from offsets.readings.files import ReadingFiles, ReadingHead
 from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, JumpLog, jumps_between, summaries
 from offsets.readings.kinds import ASKED_PER_S, GroupKinds
@@ -222,6 +222,16 @@ class Readings:
                 if reading.ended_unix_ms <= unix_ms:
                     return reading
         return self._files.read(set_name, unix_ms, self._long_ago())
+
+    def log_before(self, reading: Reading) -> LogBefore:
+        """Return the log that a reading saw: what is known of it from its own master, and from before."""
+        found = self._sets.get(reading.set_name)
+        marks = {
+            taken.fingerprint
+            for taken in ([] if found is None else found.fingerprints)
+            if taken.run == reading.run or taken.unix_ms <= reading.ended_unix_ms
+        }
+        return LogBefore(tuple(sorted(marks)), reading.second_end, reading.epochs)
 
     def moments(self, set_name: SetName) -> list[int]:
         """Return moments with a reading, Unix ms, the oldest first; in the last hour there are others in between."""

@@ -28,8 +28,8 @@ from offsets.repair.rules import (
     Decision,
     Outcome,
     QueueNow,
-    decide,
     ahead_of,
+    decide,
     may_push,
 )
 from offsets.repair.runs import RepairedQueue
@@ -170,7 +170,7 @@ class RepairPass:
         for key in before.keys(self._table.offsets):
             if groups is not None and key.group not in groups:
                 continue
-            shown, newest = self._table.offset(key), before.newest.offset(key)
+            shown, newest = self._table.offset(key), before.offset(before.newest, key)
             kind = before.newest.kinds.get(key.group)
             may_pop = self._options.pops_in_kv and self._can_pop and kind is not GroupKind.PULL
             if is_parted or (newest is not None and (shown is None or shown < newest or may_pop)):
@@ -263,7 +263,7 @@ class RepairPass:
     def _take(self, key: QueueKey, shown: int | None, decision: Decision, writes: list[_Write]) -> None:
         now = QueueNow(key, shown, self._members[key.group], None, None)
         is_parted = self.before.proof.parted_at is not None
-        ahead = ahead_of(self.before, now) if is_parted else self.before.newest.offset(key)
+        ahead = ahead_of(self.before, now) if is_parted else self.before.offset(self.before.newest, key)
         outcome = decision.outcome
         is_write = outcome in (Outcome.PUSHED, Outcome.SET_BACK)
         if is_write and not self._allowed.writes(key.group):

@@ -67,8 +67,8 @@ class Repairer:
         emit: Callable[[Event], None],
         folder: Path,
         *,
-        known_before: Callable[[SetName, str, int], KnownBefore | None],
-        parted: Callable[[SetName, int], None],
+        known_before: Callable[[SetMaster, int], KnownBefore | None],
+        parted: Callable[[SetMaster, int], None],
         is_leading: Callable[[], bool],
         is_master: Callable[[SetMaster], bool],
         acts_for: Callable[[str], bool],
@@ -130,6 +130,11 @@ class Repairer:
             work = self._follow(change.after, change.kind, self._clock.now_ms())
             self._running[change.set_name] = self._tasks.start(work, "repair")
 
+    def restarted(self, master: SetMaster) -> None:
+        """Take that a master has started again in its epoch, as a reading shows; with the time of its start."""
+        change = MasterChange(MasterChangeKind.RESTARTED, master.set_name, None, master, self._clock.unix_ms())
+        self.changed(change)
+
     def look_at_all(self, masters: Iterable[SetMaster]) -> None:
         """Look for changes that nobody has noticed: this manager has begun to lead."""
         for master in masters:
@@ -165,7 +170,7 @@ class Repairer:
 
     async def _follow(self, master: SetMaster, kind: MasterChangeKind, changed_ms: int) -> None:
         """Run after one change, to its end."""
-        known = self._known_before(master.set_name, master.address, changed_ms)
+        known = self._known_before(master, changed_ms)
         if known is None or not known.readings:
             return
         is_noticed = kind is not MasterChangeKind.FOUND
@@ -196,7 +201,7 @@ class Repairer:
             if not problem:
                 problem = await _repaired(one)
         if one.is_prepared and (parted_at := one.before.proof.parted_at) is not None:
-            self._parted(master.set_name, parted_at)
+            self._parted(master, parted_at)
         self._last = number = self._last + 1
         run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=number, problem=problem)
         await self._tell(run, one, known, changed_ms)
@@ -229,7 +234,7 @@ class Repairer:
         """Look for members of groups that had none, and decide about these groups."""
         while one.waiting and self._clock.now_ms() - changed_ms <= AWAITED_MS:
             await asyncio.sleep(LOOK_S)
-            if not (self._is_leading() and self._is_master(master)):
+            if not self._is_leading():
                 continue
             await _repaired(one, set(one.waiting))
         former = run
@@ -246,10 +251,13 @@ class Repairer:
         writes: Callable[[str], bool],
         sends_back: Callable[[], bool],
     ) -> RepairPass:
+        # Where a controller elects nobody follows when a master has started.
+        followed = master if master.master_epoch is None else master._replace(boot_unix_ms=None)
+
         def check() -> None:
             if not self._is_leading():
                 raise NotSent(master.address, "this manager does not lead any more")
-            if not self._is_master(master):
+            if not self._is_master(followed):
                 raise NotSent(master.address, "it is not known to be the master any more")
 
         at = AtBroker(self._admin, master.set_name, master.address)

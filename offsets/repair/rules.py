@@ -20,7 +20,6 @@ Source: docs/protocol/offsets.md.
 """
 
 import enum
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -28,15 +27,13 @@ from typing import Final, NamedTuple
 from offsets.proof import LogProof
 from offsets.queue_proof import Proved
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
-from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, is_writable
+from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, is_pop_retry, is_writable
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 
 #: A reading that ended longer before the change proves nothing: a reset since is not known.
 READ_WITHIN_MS: Final = 60_000
 #: Where logs have parted, groups are sent back by themselves so long after the change.
 SENT_BACK_WITHIN_MS: Final = 60_000
-
-_POP_RETRY: Final = "%RETRY%"
 
 
 class Outcome(enum.StrEnum):
@@ -107,6 +104,8 @@ class Before:
     _later: Sequence[Reading] = field(init=False)
     _copies: Sequence[ReplicaReading] = field(init=False)
     _popping: frozenset[str] = field(init=False)
+    #: Offsets that were looked up: those of a reading are decoded at each look.
+    _decoded: dict[tuple[int, GroupTopic], Mapping[int, int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         recent = [
@@ -117,12 +116,22 @@ class Before:
         self.reading = reading = recent[-1] if recent else None
         self._later = () if reading is None else [r for r in self.known.readings if r.began_ms >= reading.ended_ms]
         self._copies = [] if reading is None else sorted(self.known.replica_readings, key=lambda copy: copy.began_ms)
-        self._popping = frozenset(_popping(self.known.readings))
+        self._popping = frozenset(
+            name.group for reading in self.known.readings for name in reading.offsets if is_pop_retry(name)
+        )
 
     @property
     def newest(self) -> Reading:
         """The newest reading of all."""
         return self.known.readings[-1]
+
+    def offset(self, reading: Reading | ReplicaReading, key: QueueKey) -> int | None:
+        """Return the offset of a group in a queue at a reading; None if it had none."""
+        name = GroupTopic(key.group, key.topic)
+        found = self._decoded.get((id(reading), name))
+        if found is None:
+            found = self._decoded[id(reading), name] = reading.offsets.get(name, {})
+        return found.get(key.queue_id)
 
     def why_nothing(self) -> str:
         """Return why nothing may be pushed."""
@@ -151,9 +160,9 @@ class Before:
         """Return the greatest offset that may be pushed, if its message proves it; None for none."""
         if self.reading is None:
             return None
-        saved = self.reading.offset(key)
+        saved = self.offset(self.reading, key)
         for reading in self._later:
-            later = reading.offset(key)
+            later = self.offset(reading, key)
             if saved is None or later is None:
                 return None
             saved = min(saved, later)
@@ -169,7 +178,7 @@ class Before:
         former = None
         has_later = False
         for copy in self._copies:
-            value = copy.offset(key)
+            value = self.offset(copy, key)
             if former is not None and (value is None or value < former):
                 return False
             former = value
@@ -195,7 +204,7 @@ def ahead_of(before: Before, queue: QueueNow) -> int:
     """Return up to where a group went on in a queue: where its members are now, or what it has committed anywhere."""
     held = queue.group.positions.get((queue.key.topic, queue.key.queue_id))
     # What a member holds is what it commits next, whatever was committed before: nobody has to be sent to less.
-    return max(before.newest.offset(queue.key) or 0, queue.shown or 0) if held is None else held
+    return max(before.offset(before.newest, queue.key) or 0, queue.shown or 0) if held is None else held
 
 
 def decide(before: Before, queue: QueueNow, broker: BrokerNow) -> Decision:
@@ -208,7 +217,7 @@ def decide(before: Before, queue: QueueNow, broker: BrokerNow) -> Decision:
 def _same_log(before: Before, queue: QueueNow, broker: BrokerNow) -> Decision:
     """Decide where a group has not gone beyond what is left of the log."""
     key, shown, group = queue.key, queue.shown, queue.group
-    newest = before.newest.offset(key)
+    newest = before.offset(before.newest, key)
     is_pull = group.kind is GroupKind.PULL or before.newest.kinds.get(key.group) is GroupKind.PULL
     pops = before.pops(key.group) or not is_pull
     if newest is None or (shown is not None and shown >= newest):
@@ -224,7 +233,7 @@ def _same_log(before: Before, queue: QueueNow, broker: BrokerNow) -> Decision:
 
 
 def _not_raised(before: Before, queue: QueueNow) -> Decision | None:
-    """Return why an offset that is older than what was read stays, whatever its group says; None if it may be raised."""
+    """Return why an older offset than what was read stays, whatever its group says; None if it may be raised."""
     key, shown = queue.key, queue.shown
     if before.reading is None:
         return Decision(Outcome.NOT_PROVED, why=before.why_nothing())
@@ -293,13 +302,3 @@ def _kept(before: Before, queue: QueueNow, parted_at: int) -> int | None:
         assert queue.proved.until is not None, "checked above"
         known.append(_held_at_most(queue, min(queue.proved.until, saved)))
     return min(parted_at, max(known)) if known else None
-
-
-def _popping(readings: Sequence[Reading]) -> Iterator[str]:
-    """Yield the groups that have a pop retry topic: `%RETRY%group_topic`, `%RETRY%group+topic`."""
-    for reading in readings:
-        for name in reading.offsets:
-            if name.topic.startswith(_POP_RETRY):
-                rest = name.topic.removeprefix(_POP_RETRY)
-                if rest != name.group and re.match(re.escape(name.group) + "[_+]", rest):
-                    yield name.group

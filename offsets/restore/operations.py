@@ -82,7 +82,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     def written(self) -> list[RestoredQueue]:
         """Return the queues whose offset the broker has, or may have."""
         # A write without an answer is `failed`, and may be there all the same.
-        statuses = {Status.DONE, Status.FAILED} if self.is_finished else {Status.DONE, Status.FAILED, Status.WOULD_CHANGE}
+        statuses = (
+            {Status.DONE, Status.FAILED} if self.is_finished else {Status.DONE, Status.FAILED, Status.WOULD_CHANGE}
+        )
         return [queue for queue in self.queues if queue.status in statuses]
 
     def undone(self, set_name: SetName, *, is_forced: bool) -> list[Wanted]:
@@ -100,15 +102,15 @@ class NoSuchOperation(Exception):
     def __init__(self, operation_id: str, kept_at: str) -> None:
         self.operation_id, self.kept_at = operation_id, kept_at
         where = f"the manager at {kept_at} did it" if kept_at else "/v1/offsets/operations lists what is kept"
-        super().__init__(
-            f"Operation {operation_id} is not kept here: {where}. Restore a moment before it instead."
-        )
+        super().__init__(f"Operation {operation_id} is not kept here: {where}. Restore a moment before it instead.")
 
 
 class Operations:
     """The last operations of this manager."""
 
-    def __init__(self, folder: Path, own_address: Callable[[], str], damaged: Callable[[DurableFileError], None]) -> None:
+    def __init__(
+        self, folder: Path, own_address: Callable[[], str], damaged: Callable[[DurableFileError], None]
+    ) -> None:
         self._files = KeptDocuments(folder, Operation, OPERATIONS_MAX)
         self._own_address = own_address
         self._damaged = damaged

@@ -2,8 +2,8 @@
 
 **Nothing is skipped unseen.** What goes back costs messages that are read again, and needs the operator's word. What
 goes forward is proved as in a repair: the group pulls, as its members say, and the message before the new offset lies
-below the first end of the reading that had it, in a log that is the same up to there. So a topic that was made anew since
-is not proved, whatever clocks say. What somebody has set since stays.
+below the first end of the reading that had it, in a log that is the same up to there. So a topic that was made anew
+since is not proved, whatever clocks say. What somebody has set since stays.
 
 Each refusal that an operator can override names the field that does it.
 """
@@ -135,8 +135,8 @@ def plan(wanted: Wanted, now: QueueNow, proved: Proved | None, options: Options)
     new = max(wanted.offset, now.ends.min_offset)
     if now.shown == new:
         return Planned(Status.RIGHT, new)
-    if (why := _not_allowed(wanted, now, new, options)) is not None:
-        return Planned(Status.NOT_PROVED, new, why)
+    if refusal := _not_allowed(wanted, now, new, options):
+        return Planned(Status.NOT_PROVED, new, refusal)
     why = "" if new == wanted.offset else f"messages before {new} have expired"
     if new > (now.shown or 0) and new > now.ends.min_offset and not options.allow_unproved:
         if proved is None or proved.until is None:
@@ -190,14 +190,14 @@ def _never(wanted: Wanted, now: QueueNow) -> str:
     return ""
 
 
-def _not_allowed(wanted: Wanted, now: QueueNow, new: int, options: Options) -> str | None:
-    """Return what the operator has to allow, and with which field; None if nothing is missing."""
+def _not_allowed(wanted: Wanted, now: QueueNow, new: int, options: Options) -> str:
+    """Return what the operator has to allow, and with which field; blank if nothing is missing."""
     if wanted.was_reset and not options.over_resets:
         return "somebody has set or deleted it since, as /v1/offsets/jumps lists (overResets)"
     if now.shown is not None and new < now.shown:
-        return None if options.allow_back else f"{now.shown - new} messages would be read again (allowBack)"
+        return "" if options.allow_back else f"{now.shown - new} messages would be read again (allowBack)"
     if options.pulls or now.members.kind is GroupKind.PULL:
-        return None
+        return ""
     if now.members.kind is GroupKind.POP:
         return "the group pops: messages that it has not acknowledged would be skipped (pulls, if it does not)"
     return "not all of its members, if any, show that it pulls: start them, or say that it does (pulls)"

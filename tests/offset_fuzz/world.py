@@ -288,7 +288,8 @@ class Manager:
             body_crc=int.from_bytes(found[8:12]),
         )
 
-    def known_before(self, _, address, now_ms):
+    def known_before(self, master, now_ms):
+        address = master.address
         if not self.readings:
             return None
         recent = [reading for reading in self.readings if reading.ended_ms >= now_ms - 60_000]
