@@ -223,15 +223,13 @@ class Readings:
                     return reading
         return self._files.read(set_name, unix_ms, self._long_ago())
 
-    def log_before(self, reading: Reading) -> LogBefore:
-        """Return the log that a reading saw: what is known of it from its own master, and from before."""
+    def log_before(self, reading: Reading) -> tuple[LogBefore, list[Fingerprint]]:
+        """Return the log that a reading saw, as far as it is known, and the fingerprints of the run that was read."""
         found = self._sets.get(reading.set_name)
-        marks = {
-            taken.fingerprint
-            for taken in ([] if found is None else found.fingerprints)
-            if taken.run == reading.run or taken.unix_ms <= reading.ended_unix_ms
-        }
-        return LogBefore(tuple(sorted(marks)), reading.second_end, reading.epochs)
+        taken = [] if found is None else found.fingerprints
+        own = [mark.fingerprint for mark in taken if mark.run == reading.run]
+        former = [mark.fingerprint for mark in taken if mark.unix_ms <= reading.ended_unix_ms]
+        return LogBefore(tuple(sorted({*own, *former})), reading.second_end, reading.epochs), own
 
     def moments(self, set_name: SetName) -> list[int]:
         """Return moments with a reading, Unix ms, the oldest first; in the last hour there are others in between."""

@@ -120,6 +120,8 @@ class RepairPass:
         newest = self._known.readings[-1]
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
         proof = await self._at.prove(before, log.now)
+        own = [reading for reading in self._known.readings if reading.run == newest.run]
+        proof = proof.of_run(reading.fingerprint for reading in own if reading.fingerprint is not None)
         self._before = Before(self._known, proof, self._changed_ms)
         return log
 

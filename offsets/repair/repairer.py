@@ -10,7 +10,7 @@ Only the manager that leads runs anything.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -53,6 +53,14 @@ _BEGINS: Final = frozenset(
 )
 
 
+class _Noticed(NamedTuple):
+    """A change of a master, and when it was noticed, monotonic ms."""
+
+    master: SetMaster
+    kind: MasterChangeKind
+    at_ms: int
+
+
 class NotApplicable(Exception):
     """A run cannot be applied; the sentence says why, and what to do."""
 
@@ -87,6 +95,8 @@ class Repairer:
         self._files = KeptDocuments(folder, KeptRun, RUNS_MAX)
         self._turns = asyncio.Semaphore(RUNS_AT_ONCE)
         self._file_turn = asyncio.Lock()
+        #: The last change of each set that has a master since.
+        self._changes: dict[SetName, _Noticed] = {}
         self._running: dict[SetName, asyncio.Task[bool]] = {}
         self._runs: dict[int, Run] = {}
         self._last = 0
@@ -121,25 +131,31 @@ class Repairer:
         return found
 
     def changed(self, change: MasterChange) -> None:
-        """Take a change of a master: its set's former run ends, and another one begins."""
-        if change.kind is MasterChangeKind.ADDRESS_CHANGED or not self._is_leading():
+        """Take a change of a master: its set's former run ends, and another one begins if this manager leads."""
+        if change.kind is MasterChangeKind.ADDRESS_CHANGED:
             return
         if (former := self._running.pop(change.set_name, None)) is not None:
             former.cancel()
+        self._changes.pop(change.set_name, None)
         if change.after is not None and change.kind in _BEGINS:
-            work = self._follow(change.after, change.kind, self._clock.now_ms())
-            self._running[change.set_name] = self._tasks.start(work, "repair")
+            self._changes[change.set_name] = _Noticed(change.after, change.kind, self._clock.now_ms())
+            self._begin(change.set_name)
 
     def restarted(self, master: SetMaster) -> None:
         """Take that a master has started again in its epoch, as a reading shows; with the time of its start."""
         change = MasterChange(MasterChangeKind.RESTARTED, master.set_name, None, master, self._clock.unix_ms())
         self.changed(change)
 
-    def look_at_all(self, masters: Iterable[SetMaster]) -> None:
-        """Look for changes that nobody has noticed: this manager has begun to lead."""
-        for master in masters:
-            now_ms = self._clock.unix_ms()
-            self.changed(MasterChange(MasterChangeKind.FOUND, master.set_name, None, master, now_ms))
+    def lead_changed(self, leads: bool) -> None:  # noqa: FBT001  # as Lead calls its listeners
+        """Begin what another manager may have left undone; older changes it has dealt with."""
+        for set_name, noticed in self._changes.items():
+            if leads and self._clock.now_ms() - noticed.at_ms <= AWAITED_MS:
+                self._begin(set_name)
+
+    def _begin(self, set_name: SetName) -> None:
+        under_way = self._running.get(set_name)
+        if self._is_leading() and (under_way is None or under_way.done()):
+            self._running[set_name] = self._tasks.start(self._follow(*self._changes[set_name]), "repair")
 
     async def apply(self, number: int, writer: str, master: SetMaster | None) -> Run:
         """Decide a run anew, and write; `master` is that of its set now. Raises NotApplicable, for the broker too."""

@@ -3,8 +3,8 @@
 **No write raises a group above what it had committed at its master and its members have read.** An offset is raised
 only if all of this holds; what would need a second proof is reported:
 
-- A reading of the last minute before the change is proved: the log of the new master is the same up to the first end
-  of that reading (`offsets.proof`). The offset of the newest such reading counts, or less where a later reading shows
+- A reading of the last minute before the change, and of the last master that was read, is proved: the log of the new
+  master is the same up to the first end of that reading (`offsets.proof`). The offset of the newest such reading counts, or less where a later reading shows
   less: a rewind or a reset that a reading shows. Where a later reading shows none, the offset was deleted.
 - The new master still shows what it showed when it was read as a replica after that reading, and went back at no
   reading before: it has only not copied since. Whatever else changed it is newer.
@@ -111,7 +111,9 @@ class Before:
         recent = [
             reading
             for reading in self.known.readings
-            if 0 <= self.changed_ms - reading.ended_ms <= READ_WITHIN_MS and self.proof.proves(reading.first_end)
+            if reading.run == self.newest.run
+            and 0 <= self.changed_ms - reading.ended_ms <= READ_WITHIN_MS
+            and self.proof.proves(reading.first_end)
         ]
         self.reading = reading = recent[-1] if recent else None
         self._later = () if reading is None else [r for r in self.known.readings if r.began_ms >= reading.ended_ms]

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, NotServing, OtherBroker, ShownOffsets, for_all
-from offsets.proof import LogBefore
+from offsets.proof import Fingerprint, LogBefore
 from offsets.queue_proof import Proved, QueueEnds, proved_offset
 from offsets.readings.jumps import JUMPS_MAX, UNWANTED
 from offsets.readings.reading import Reading
@@ -162,7 +162,7 @@ class Restorer:
                 if isinstance(reading, str):
                     problems.append(SetProblem(name, reading))
                     continue
-                run.before, run.reading = self._readings.log_before(reading), reading
+                run.reading, (run.before, run.own) = reading, self._readings.log_before(reading)
                 run.wanted = self._wanted(reading, scope)
                 runs.append(run)
             return await self._change(change, runs, problems)
@@ -182,7 +182,7 @@ class Restorer:
                     problems.append(run)
                     continue
                 run.reading = _reading_of(log, operation.unix_ms)
-                run.before = self._readings.log_before(run.reading)
+                run.before, run.own = self._readings.log_before(run.reading)
                 run.wanted = operation.undone(log.set_name, is_forced=is_forced)
                 runs.append(run)
             return await self._change(change, runs, problems)
@@ -323,6 +323,7 @@ class _SetRun:
         #: Whose offsets are wanted, and the log that it saw; None: nothing proves them.
         self.reading: Reading | None = None
         self.before: LogBefore | None = None
+        self.own: list[Fingerprint] = []
         self.wanted: list[Wanted] = []
         self.queues: dict[QueueKey, RestoredQueue] = {}
         #: The log when the broker was looked at.
@@ -395,7 +396,12 @@ class _SetRun:
     async def _prove_log(self, log: BrokerLog) -> None:
         if self.before is None or self._options.allow_unproved:
             return
-        proof = await self.at.prove(self.before, log.now)
+        assert self.reading is not None, "with its log"
+        if tuple(self.reading.run) == (self.master.address, self.master.master_epoch, log.boot_unix_ms):
+            # It has lost nothing since.
+            self._same_until = log.now.end
+            return
+        proof = (await self.at.prove(self.before, log.now)).of_run(self.own)
         self._same_until = proof.same_until
         self._why_unproved = proof.problem or "the log of that reading is lost from there on"
 

@@ -171,8 +171,8 @@ class Manager:
                 self.world.leader, self.world.leader_until_s = self, now_s + LEASE_S
                 # Its own view of the lease ends earlier.
                 self.lease_until_s = now_s + LEASE_S - 1
-                if not was_leading and self.world.followed is not None:
-                    self.repairer.look_at_all([self.world.followed])
+                if not was_leading:
+                    self.repairer.lead_changed(True)
             await asyncio.sleep(1)
 
     async def _while_paused(self):
@@ -304,8 +304,8 @@ class Manager:
         )
 
     def parted(self, _, place):
-        self.fingerprints = [known for known in self.fingerprints if known.end <= place]
-        self.readings = [reading for reading in self.readings if reading.second_end <= place] or self.readings[-1:]
+        self.fingerprints = [known for known in self.fingerprints if known.place < place]
+        self.readings = [reading for reading in self.readings if reading.first_end <= place]
 
 
 class World:
