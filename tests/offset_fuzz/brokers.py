@@ -173,7 +173,7 @@ class Broker:
     def answer(self, request, writer):
         """Return the answer to a request; `writer` is told of each write before it happens."""
         found = _ANSWERS[request.code](self, request.ext_fields or {}, writer)
-        return found if isinstance(found, RemotingCommand) else RemotingCommand(0, body=json.dumps(found).encode())
+        return found if isinstance(found, RemotingCommand) else RemotingCommand(0, body=json.dumps(found, separators=(",", ":")).encode())
 
     def _options(self, *_):
         world = self.world

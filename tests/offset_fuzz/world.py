@@ -1,6 +1,6 @@
 """Histories of one broker set with its groups and one or two offset managers in virtual time, and what must always hold.
 
-The managers' repairs, proofs, rules and requests are the product's; brokers, clients, who is master and who leads are
+The managers' readings, repairs, proofs, rules and requests are the product's; brokers, clients, who is master and who leads are
 a model, and all that happens is decided by the seed. A history is some minutes long: messages are sent and consumed,
 slaves copy, operators reset, topics are made anew, masters are killed, promoted, restarted, wiped.
 
@@ -19,25 +19,20 @@ import asyncio
 import random
 from collections import defaultdict
 
-from offset_fuzz.brokers import CLUSTER, SET, Broker
+from offset_fuzz.brokers import CLUSTER, SET, Broker, Log
 from offset_fuzz.virtual_time import VirtualClock, VirtualLoop
-from offsets.proof import Fingerprint
-from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
+from offsets.readings.readings import Readings
 from offsets.repair.repairer import Repairer
-from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
-from offsets.values import GroupKind, GroupTopic, SetName
+from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster, SetMember
+from offsets.sets.following import Following
+from offsets.values import SetName
 from remoting.admin.client import AdminClient, AdminLimits
-from remoting.admin.log_epochs import LogEpoch
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout
 
 SET_NAME = SetName(CLUSTER, SET)
-PERIOD_S = 5.0
 LEASE_S = 5.0
-_WRITES = frozenset(
-    {BrokerRequestCode.UPDATE_CONSUMER_OFFSET, BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET}
-)
 
 
 class Violation(AssertionError):
@@ -124,32 +119,66 @@ class Group:
                 broker.put_offset(*key, position, self.moves.get((topic, queue_id), 0))
 
 
+class FollowedMaster(Following):
+    """Who is master, as a manager sees it: asked each second, and not while it is paused."""
+
+    def see(self, world):
+        self.answered_ms = self._clock.now_ms()
+        master, broker = world.followed, world.master
+        members = tuple(SetMember(broker.number, broker.address) for broker in world.brokers)
+        known = self.sets.get(SET)
+        now = FollowedSet(set_name=SET_NAME, master=master, members=members)
+        self.sets = {SET: now}
+        former = None if known is None else known.master
+        if master is None or broker is None or master == former:
+            return
+        kind = MasterChangeKind.FOUND if self.last is None else MasterChangeKind.MOVED
+        if self.last is not None and self.last.address == master.address and master.master_epoch is None:
+            kind = MasterChangeKind.GAINED if self.last == master else MasterChangeKind.RESTARTED
+        change = MasterChange(kind, SET_NAME, self.last, master, self._clock.unix_ms())
+        self.last = master
+        self.tell([change])
+
+    last = None
+
+
 class Manager:
-    """A manager: the product's repairer, over a model of its readings."""
+    """A manager: the product's readings and repairs over the requests of this model."""
 
     def __init__(self, world, number):
         self.world, self.number = world, number
         self.is_paused_until_s = 0.0
         self.lease_until_s = 0.0
         self.told = []
-        #: Readings of masters and replicas, with what the readings knew of rewinds.
-        self.readings, self.copies, self.fingerprints = [], defaultdict(list), []
-        self.known_moves = {}
-        self._former_end = None
-        limits = AdminLimits(requests_max=64, requests_per_peer_max=16)
+        #: What readings of the master knew of rewinds: (monotonic ms, moves).
+        self.seen_moves = []
         self.tasks = BackgroundTasks(self._failed)
+        self.following = FollowedMaster(world.clock, self.told.append)
+        self.readings = Readings(
+            self,
+            self.following,
+            world.clock,
+            self.told.append,
+            self._failed,
+            store_path=world.folder / str(number),
+            period_ms=5000,
+            bytes_max=1 << 30,
+        )
+        limits = AdminLimits(requests_max=64, requests_per_peer_max=16)
         self.repairer = Repairer(
             AdminClient(self, limits),
             world.clock,
             self.told.append,
-            world.folder / str(number),
-            known_before=self.known_before,
-            parted=self.parted,
+            world.folder / f"{number}-repairs",
+            known_before=self.readings.known_before,
+            parted=self.readings.parted,
             is_leading=self.is_leading,
-            is_master=self.is_master,
+            is_master=self.following.is_master,
             acts_for=lambda _: True,
             tasks=self.tasks,
         )
+        self.following.listeners.append(self.repairer.changed)
+        self.readings.restarted.append(self.repairer.restarted)
 
     def _failed(self, name, error):
         self.world.failure = self.world.failure or error
@@ -158,9 +187,6 @@ class Manager:
 
     def is_leading(self):
         return self.world.loop.time() < self.lease_until_s
-
-    def is_master(self, master):
-        return self.world.followed == master
 
     async def run_lease(self):
         while True:
@@ -174,6 +200,12 @@ class Manager:
                 if not was_leading:
                     self.repairer.lead_changed(True)
             await asyncio.sleep(1)
+
+    async def run_following(self):
+        while True:
+            await self._while_paused()
+            self.following.see(self.world)
+            await asyncio.sleep(self.world.random.uniform(0.01, 1))
 
     async def _while_paused(self):
         while (left_s := self.is_paused_until_s - self.world.loop.time()) > 0:
@@ -189,123 +221,31 @@ class Manager:
         broker = next(broker for broker in world.brokers if broker.address == address)
         if world.chance(world.loss):
             if world.chance(0.5) and broker.is_alive:
-                broker.answer(request, self._writes(request))
+                broker.answer(request, self._judge)
             await asyncio.sleep(timeout_ms / 1000)
             raise InvokeTimeout(address, timeout_ms)
         if world.chance(0.05):
             await asyncio.sleep(world.random.uniform(0.01, 0.3))
         if not broker.is_alive:
             raise ConnectionRefused(address, "nobody listens")
-        answer = broker.answer(request, self._writes(request))
+        if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET and broker is world.master:
+            self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
+        answer = broker.answer(request, self._judge)
         await asyncio.sleep(world.random.uniform(0.0001, 0.003))
         await self._while_paused()
         return answer
 
-    def _writes(self, request):
-        assert request.code in _WRITES or request.code not in _WRITES
-        return self._judge
-
     def _judge(self, broker, group, topic, queue_id, offset, *, is_reset):
         self.world.judge(self, broker, (group, topic, queue_id), offset, is_reset=is_reset)
 
-    # Readings: a model of part R's
-
-    async def run_readings(self):
-        while True:
-            await asyncio.sleep(PERIOD_S)
-            await self._while_paused()
-            master = self.world.followed
-            broker = self.world.master
-            if master is not None and broker is not None and broker.is_alive and broker.address == master.address:
-                await self._read(master, broker)
-
-    async def _read(self, master, broker):
-        world, boot_ms = self.world, broker.boot_ms
-        began_ms, first_end, begin = world.clock.now_ms(), broker.log.end, broker.log.begin
-        await asyncio.sleep(world.random.uniform(0.001, 0.05))
-        if not broker.is_alive:
-            return
-        offsets = _table(broker)
-        moves = dict(broker.moves)
-        await asyncio.sleep(world.random.uniform(0.001, 0.05))
-        second_end = broker.log.end
-        fingerprint = self._fingerprint(broker, first_end, second_end)
-        if not broker.is_alive or world.followed != master or broker.boot_ms != boot_ms:
-            return
-        kinds = {name: GroupKind.POP for name, group in world.groups.items() if group.pops and world.chance(0.7)}
-        epochs = None
-        if world.has_epochs:
-            listed = broker._epochs(None, None)["epochList"]
-            epochs = tuple(LogEpoch(epoch=row["epoch"], start_offset=row["startOffset"]) for row in listed)
-        reading = Reading(
-            set_name=SET_NAME,
-            master=broker.address,
-            master_epoch=master.master_epoch,
-            boot_unix_ms=boot_ms,
-            began_ms=began_ms,
-            ended_ms=world.clock.now_ms(),
-            ended_unix_ms=world.clock.unix_ms(),
-            log_begin=begin,
-            first_end=first_end,
-            second_end=second_end,
-            epochs=epochs,
-            fingerprint=fingerprint,
-            offsets=offsets,
-            kinds=kinds,
-        )
-        self.readings = [*self.readings[-40:], reading]
-        self.known_moves = moves
-        if fingerprint is not None:
-            places = {known.place: known for known in self.fingerprints} | {fingerprint.place: fingerprint}
-            self.fingerprints = [places[place] for place in sorted(places)]
-        await asyncio.sleep(world.random.uniform(0.001, 0.3))
-        for replica in world.brokers:
-            if replica is not broker and replica.is_alive:
-                began_ms = world.clock.now_ms()
-                await asyncio.sleep(0.002)
-                copy = ReplicaReading(
-                    address=replica.address, began_ms=began_ms, ended_ms=began_ms + 2, offsets=_table(replica)
-                )
-                self.copies[replica.address].append(copy)
-
-    def _fingerprint(self, broker, first_end, second_end):
-        former_end, self._former_end = self._former_end, first_end
-        message, place = None, former_end
-        if former_end is not None and former_end < first_end:
-            message = broker.log.at(former_end)
-        elif broker.log.messages and broker.log.end <= second_end:
-            message, place = broker.log.messages[-1], broker.log.places[-1]
-        if message is None or place + message.length > second_end:
-            return None
-        found = broker._message({"offset": str(place)}, None).body
-        return Fingerprint(
-            place=place,
-            length=message.length,
-            topic=message.topic,
-            queue_id=message.queue_id,
-            queue_offset=message.queue_offset,
-            store_unix_ms=message.store_ms,
-            body_crc=int.from_bytes(found[8:12]),
-        )
-
-    def known_before(self, master, now_ms):
-        address = master.address
-        if not self.readings:
-            return None
-        recent = [reading for reading in self.readings if reading.ended_ms >= now_ms - 60_000]
-        copies = [copy for copy in self.copies[address] if copy.ended_ms >= now_ms - 60_000]
-        if self.readings[-1].master == address:
-            # Copies of when it was a slave are older.
-            copies = []
-        return KnownBefore(
-            readings=tuple(recent or self.readings[-1:]),
-            replica_readings=tuple(copies),
-            fingerprints=tuple(self.fingerprints),
-        )
-
-    def parted(self, _, place):
-        self.fingerprints = [known for known in self.fingerprints if known.place < place]
-        self.readings = [reading for reading in self.readings if reading.first_end <= place]
+    def known_moves(self, key):
+        """Return how many rewinds of a group in a queue its newest reading of a former master knows of."""
+        known = self.readings.known_before(self.following.last, self.world.clock.now_ms())
+        if known is None:
+            return 0
+        newest = known.readings[-1]
+        seen = [moves for at_ms, moves in self.seen_moves if newest.began_ms <= at_ms <= newest.ended_ms]
+        return seen[-1].get(key, 0) if seen else 0
 
 
 class World:
@@ -375,13 +315,13 @@ class World:
         if offset <= old:
             return
         self.raises += 1
-        known = max(broker.moves.get(key, 0), manager.known_moves.get(key, 0))
+        known = max(broker.moves.get(key, 0), manager.known_moves(key))
         read = set().union(*self.reads[key][known:])
         first, _ = broker.ends(topic, queue_id)
         passed = {uid for _, uid in broker.queues.get((topic, queue_id), [])[max(old, first) : offset]}
         # Messages of a deleted topic come back where a slave keeps its queues: nobody waits for them.
         unread = passed - read - self.deleted
-        if unread or broker is not self.master:
+        if unread:
             why = f"seed {self.seed}: {key} on {broker.address} goes to {offset} over {sorted(unread)}"
             self.failure = self.failure or Violation(why)
 
@@ -406,7 +346,7 @@ class World:
         self._elect(self.brokers[0])
         works = [self._produce(), self._consume(), self._copy(), self._operate(), self._fail()]
         for manager in self.managers:
-            works += [manager.run_lease(), manager.run_readings()]
+            works += [manager.run_lease(), manager.run_following(), manager.readings.run()]
         tasks = [asyncio.ensure_future(work) for work in works]
         end_s = self.loop.time() + seconds
         while self.loop.time() < end_s and self.failure is None:
@@ -422,7 +362,7 @@ class World:
 
     def _elect(self, broker):
         self.epoch += 1
-        former, self.master = self.followed, broker
+        self.master = broker
         if self.has_epochs:
             broker.epochs.append((self.epoch, broker.log.end))
         self.followed = SetMaster(
@@ -435,13 +375,6 @@ class World:
         for group in self.groups.values():
             group.connect(broker, self.random.choice([0.1, 30]))
         self.tell(f"{broker.address} is master of epoch {self.epoch}, its log ends at {broker.log.end}")
-        self._announce(MasterChangeKind.FOUND if former is None else MasterChangeKind.MOVED, former)
-
-    def _announce(self, kind, former):
-        change = MasterChange(kind, SET_NAME, former, self.followed, self.clock.unix_ms())
-        for manager in self.managers:
-            if manager.is_paused_until_s <= self.loop.time():
-                manager.repairer.changed(change)
 
     async def _produce(self):
         while True:
@@ -596,7 +529,6 @@ class World:
             self.master = former
             self.followed = before._replace(boot_unix_ms=former.boot_ms)
             self.tell(f"{former.address} is master again, its log ends at {former.log.end}")
-            self._announce(MasterChangeKind.RESTARTED, before)
 
     def _lose(self, broker, copy):
         """Let a broker come back with its store, or with less."""
@@ -607,7 +539,7 @@ class World:
             if count:
                 broker.cut_log(broker.log.places[-count])
         elif what == "wiped":
-            broker.log, broker.offsets, broker.epochs = Log_(), {}, []
+            broker.log, broker.offsets, broker.epochs = Log(), {}, []
             broker.rebuild()
         elif what == "older" and copy is not None:
             log, offsets, epochs = copy
@@ -621,16 +553,3 @@ class World:
                 name: {queue: entry for queue, entry in queues.items() if self.chance(0.9)}
                 for name, queues in broker.offsets.items()
             }
-
-
-def Log_():
-    from offset_fuzz.brokers import Log
-
-    return Log()
-
-
-def _table(broker):
-    return {
-        GroupTopic(group, topic): {queue_id: entry.offset for queue_id, entry in queues.items()}
-        for (group, topic), queues in broker.offsets.items()
-    }
