@@ -6,23 +6,21 @@ numbers are those of rpc.proto of etcd 3.5 (`TxnRequest`, `Compare`, `RequestOp`
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from offsets.commits.formats import Unreadable, decoded_row, name_of, path_of
 from offsets.commits.stored import RowName, StoredOffset
+from offsets.etcd_lead import EtcdLead
 from remoting.clock import Clock
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
-from store.etcd.client import EtcdClient, EtcdConnection, MessageDecodeError, Metadata, messages
-from store.etcd.keys import Keys, after_prefix, holder_of, leader_value, shown_key
-from store.etcd.lease import LeaderElection
+from store.etcd.client import EtcdConnection, MessageDecodeError, Metadata, messages
+from store.etcd.keys import after_prefix, holder_of, leader_value, shown_key
 from store.etcd.threads import CallThreads
-from store.store import Deposed, OutcomeUnknown
+from store.store import OutcomeUnknown
 
-#: The first part of all keys.
-ROOT: Final = "rmq-offsets"
 BATCH_KEYS_MAX: Final = 100
 BATCH_BYTES_MAX: Final = 1 << 20
 #: How much is sent at most, so that a flood of commits leaves etcd time for others.
@@ -70,24 +68,18 @@ class LastLead(msgspec.Struct, frozen=True):
 
 
 class EtcdRows:
-    """The rows of one group of managers. Writes take turns; `election` says whether this manager leads."""
+    """The rows of one group of managers; one write at a time."""
 
-    def __init__(
-        self, client: EtcdClient, group: str, threads: CallThreads, clock: Clock, election: LeaderElection
-    ) -> None:
-        self._client, self._threads, self._clock, self._election = client, threads, clock, election
-        self._keys = Keys(group, ROOT)
-        self._rows: Final = self._keys.prefix + b"commits/"
-        self._last_lead: Final = self._keys.prefix + b"last-lead"
+    def __init__(self, lead: EtcdLead, clock: Clock) -> None:
+        self.lead: Final = lead
+        self._clock = clock
+        # Renewals of the lead do not wait behind rows.
+        self._threads = CallThreads(1, clock, lead.observer)
+        self._rows: Final = lead.keys.prefix + b"commits/"
+        self._last_lead: Final = lead.keys.prefix + b"last-lead"
         self._last_lead_revision = 0
         #: When the next write may begin, monotonic ms.
         self._due_ms = 0.0
-
-    @property
-    def lead(self) -> int:
-        """The number of this manager's lead, higher than those before it; 0 if it does not lead."""
-        own_key = self._election.own_key
-        return 0 if own_key is None else own_key.token
 
     async def last_lead(self) -> LastLead:
         """Return which manager led last; raises StoreError."""
@@ -100,23 +92,21 @@ class EtcdRows:
 
     async def lead_with(self, file: str) -> None:
         """Note that this manager leads with its local file; raises StoreError."""
-        put = _Put(self._last_lead, msgspec.json.encode(LastLead(file, self.lead)), self._last_lead_revision)
+        put = _Put(self._last_lead, msgspec.json.encode(LastLead(file, self.lead.number)), self._last_lead_revision)
         if not (await self._transact([put])).is_stored:
             raise OutcomeUnknown("etcd: the last lead was written meanwhile")
 
-    async def load(self) -> "list[tuple[RowName, PresentRow]]":
-        """Return all rows; raises StoreError."""
-        rows: list[tuple[RowName, PresentRow]] = []
+    async def load(self) -> AsyncIterator[tuple[RowName, PresentRow]]:
+        """Yield all rows; raises StoreError."""
         start, is_more = self._rows, True
         while is_more:
             kvs, is_more = await self._page(start)
             for kv in kvs:
                 try:
-                    rows.append((name_of(kv.key.removeprefix(self._rows).decode()), _present(kv)))
+                    yield name_of(kv.key.removeprefix(self._rows).decode()), _present(kv)
                 except (Unreadable, UnicodeDecodeError) as error:
                     raise OutcomeUnknown(f"etcd: the key {shown_key(kv.key)} is not ours: {error}; delete it") from None
             start = kvs[-1].key + b"\0" if is_more else start
-        return rows
 
     async def put(self, writes: Sequence[RowWrite]) -> list[RowWritten]:
         """Write rows, batch by batch, and return what became of each; raises StoreError, and then some may be written.
@@ -147,29 +137,29 @@ class EtcdRows:
 
     async def _transact(self, batch: "Sequence[_Put]") -> "_Outcome":
         """Send one transaction, no sooner than the rate allows; raises Deposed if another manager leads."""
-        own_key = self._election.own_key
-        if own_key is None:
-            raise Deposed("this offset manager does not lead")
+        own_key = self.lead.own_key()
         begin_ms = max(self._due_ms, float(self._clock.now_ms()))
         size = sum(put.request_bytes for put in batch)
         self._due_ms = begin_ms + 1000 * max(1 / REQUESTS_PER_S, size / BYTES_PER_S)
         if (wait_ms := begin_ms - self._clock.now_ms()) > 0:
             await asyncio.sleep(wait_ms / 1000)
-        outcome = await self._call("commit", _transaction(self._keys, own_key, batch), is_repeatable=False)
-        self._election.revision_seen(outcome.revision)
-        if outcome.leader_key is None or own_key.is_of(holder := outcome.leader_key.holder):
+        call = _transaction(self.lead.keys.leader, own_key, batch)
+        outcome = await self._call("commit", call, is_repeatable=False)
+        self.lead.revision_seen(outcome.revision)
+        if outcome.leader_key is None or own_key.is_of(outcome.leader_key.holder):
             return outcome
-        self._election.observed(outcome.leader_key)
-        self._election.recheck()
-        raise Deposed(
-            "no offset manager leads" if holder is None else f"the offset manager {holder.member.id} leads instead"
-        )
+        raise self.lead.deposed_by(outcome.leader_key)
+
+    def close(self) -> None:
+        """End the thread once its call has ended."""
+        self._threads.close()
 
     async def _call(
         self, kind: str, call: Callable[[EtcdConnection, float, Metadata], Answer], *, is_repeatable: bool = True
     ) -> Answer:
         return await self._threads.run(
-            kind, lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable)
+            kind,
+            lambda deadline_ms: self.lead.client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable)
         )
 
 
@@ -228,13 +218,13 @@ def _page(start: bytes, end: bytes, limit: int) -> Callable[[EtcdConnection, flo
 
 
 def _transaction(
-    keys: Keys, own_key: OwnLeaderKey, puts: Sequence[_Put]
+    leader_key: bytes, own_key: OwnLeaderKey, puts: Sequence[_Put]
 ) -> Callable[[EtcdConnection, float, Metadata], _Outcome]:
     """Write keys, all or none: if each is at its revision and this manager leads; otherwise read them.
 
     The value of the key `leader` is compared as well: revisions come again where etcd was put back to an older state.
     """
-    request = encoded_transaction(keys.leader, own_key.token, leader_value(own_key.me, own_key.run), puts)
+    request = encoded_transaction(leader_key, own_key.token, leader_value(own_key.me, own_key.run), puts)
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> _Outcome:
         answer = connection.transact(request, timeout=seconds, metadata=metadata)
@@ -246,8 +236,8 @@ def _transaction(
             leader, *present = (next(iter(response.response_range.kvs), None) for response in responses)
         except (IndexError, ValueError, MessageDecodeError) as error:
             raise OutcomeUnknown(f"etcd at {connection.address}: an answer cannot be read: {error}") from None
-        leader_key = LeaderKeyState(None if leader is None else holder_of(leader), revision)
-        return _Outcome(is_stored=False, revision=revision, leader_key=leader_key, present=present)
+        holder = LeaderKeyState(None if leader is None else holder_of(leader), revision)
+        return _Outcome(is_stored=False, revision=revision, leader_key=holder, present=present)
 
     return call
 

@@ -153,7 +153,10 @@ class OffsetsLeftDirty(Event, frozen=True, kw_only=True):
 
 
 class OffsetsChanged(Event, frozen=True, kw_only=True):
-    """An operator has reset or deleted the offsets of so many queues; `groups` and `topics` name up to ten of them."""
+    """An operator has reset or deleted the offsets of so many queues; `groups` and `topics` name up to ten of them.
+
+    Unless `is_certain` the store did not answer in time, or this manager ceased to lead: they may be as before.
+    """
 
     audit = True
     operation: str
@@ -161,6 +164,7 @@ class OffsetsChanged(Event, frozen=True, kw_only=True):
     queues: int
     groups: str
     topics: str
+    is_certain: bool
 
 
 class ChangesRecorded(Event, frozen=True, kw_only=True):
@@ -170,51 +174,55 @@ class ChangesRecorded(Event, frozen=True, kw_only=True):
     operation: str
     writer: str
     changes: Sequence[Change]
+    #: False: whether they are stored is not known.
+    is_certain: bool
 
     def rows(self) -> Iterator[Recordable]:
         """Record them."""
         by_row: dict[RowName, list[Change]] = {}
         for change in self.changes:
             by_row.setdefault(change.name, []).append(change)
-        return (_ChangedRow(self.operation, self.writer, changes) for changes in by_row.values())
+        return (_ChangedRow(self, changes) for changes in by_row.values())
 
 
 class _ChangedRow(NamedTuple):
     """Changes of one group in one topic on one set."""
 
-    operation: str
-    writer: str
+    event: ChangesRecorded
     changes: Sequence[Change]
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield their sums."""
         name = self.changes[0].name
-        before = [_offset(change.before) for change in self.changes]
-        after = [_offset(change.after) for change in self.changes]
+        certain = self.changes if self.event.is_certain else ()
+        before = [_offset(change.before) for change in certain]
+        after = [_offset(change.after) for change in certain]
         moves = [new - old for old, new in zip(before, after, strict=True) if old is not None and new is not None]
         columns = {
             "group": name.group,
             "topic": name.topic,
-            "writer": self.writer,
+            "writer": self.event.writer,
             "target": "manager",
-            "queues": len(self.changes),
+            "queues": len(certain),
             "created": sum(old is None for old in before),
             "removed": sum(new is None for new in after),
             "messages_again": -sum(move for move in moves if move < 0),
             "messages_skipped": sum(move for move in moves if move > 0),
-            "failed": 0,
+            "failed": len(self.changes) - len(certain),
         }
         broker = BrokerRef(name.cluster or None, name.broker_name)
-        yield maker.row(OFFSET_CHANGE_BY_OPERATOR, self.operation, moment, broker, **columns)
+        yield maker.row(OFFSET_CHANGE_BY_OPERATOR, self.event.operation, moment, broker, **columns)
 
 
-def changed_by_operator(operation: str, writer: str, changes: Sequence[Change]) -> Iterator[Event]:
+def changed_by_operator(
+    operation: str, writer: str, changes: Sequence[Change], *, is_certain: bool = True
+) -> Iterator[Event]:
     """Yield what is told of an operator's changes."""
     groups = sorted({change.name.group for change in changes})
     topics = sorted({change.name.topic for change in changes})
     named = {"groups": " ".join(groups[:_NAMES_MAX]), "topics": " ".join(topics[:_NAMES_MAX])}
-    yield OffsetsChanged(operation=operation, writer=writer, queues=len(changes), **named)
-    yield ChangesRecorded(operation=operation, writer=writer, changes=changes)
+    yield OffsetsChanged(operation=operation, writer=writer, queues=len(changes), is_certain=is_certain, **named)
+    yield ChangesRecorded(operation=operation, writer=writer, changes=changes, is_certain=is_certain)
 
 
 def _offset(stored: StoredOffset | None) -> int | None:

@@ -56,11 +56,8 @@ class FileProblem(StoreError):
         super().__init__(f"{path}: {what}")
 
 
-class DiskTooSlow(StoreError):
-    """More changes wait for the disk than may; nothing of the request is stored."""
-
-    def __init__(self, path: Path, waiting: int) -> None:
-        super().__init__(f"{path}: {waiting} changes wait for the disk, {WAITING_CHANGES_MAX} may: try again")
+class StoreBusy(StoreError):
+    """As much waits for the store as may; nothing of the request is stored."""
 
 
 class _Write(NamedTuple):
@@ -126,11 +123,11 @@ class LogFile:
     # Writing
 
     def check_room(self, changes: int) -> None:
-        """Raise DiskTooSlow if so many more changes cannot wait, FileProblem if the file is closed."""
+        """Raise StoreBusy if so many more changes cannot wait, FileProblem if the file is closed."""
         if self._is_closing:
             raise FileProblem(self.path, "the offset manager is stopping; send it to another one")
         if self._waiting_changes and self._waiting_changes + changes > WAITING_CHANGES_MAX:
-            raise DiskTooSlow(self.path, self._waiting_changes)
+            raise StoreBusy(f"{self.path}: {self._waiting_changes} changes wait for the disk, as many as may: try again")
 
     def append(self, changes: Sequence[Change], done: Done) -> None:
         """Store changes after those of earlier calls; `number` is that of their record, or a later one, at `done`."""
