@@ -7,11 +7,11 @@ and `by_name_servers.py` are its children.
 import asyncio
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from offsets.values import SetName
 from remoting.clock import Clock
-from serving.telemetry.events import Count, Counter, Event
+from serving.telemetry.events import Count, Counter, Event, Gauge, Measure
 
 #: More sets are not followed; an answer with more is refused.
 SETS_MAX: Final = 20_000
@@ -128,6 +128,12 @@ def _kind_of(known: FollowedSet | None, master: SetMaster | None) -> MasterChang
     return None
 
 
+FOLLOWED_SETS: Final = Gauge(
+    "followed_sets", "Broker sets that are followed, by whether they have a master (yes, no).", ("master",)
+)
+MASTERS_KNOWN: Final = Gauge(
+    "masters_known", "1 while a controller or NameServer has answered lately, 0 while it is not known who is master."
+)
 MASTER_CHANGES: Final = Counter(
     "master_changes",
     "What happened to masters of broker sets.",
@@ -159,7 +165,7 @@ class Following:
     """The masters of all broker sets, by somebody who knows; this one follows nobody and knows none."""
 
     #: Whom it follows, as `GET /v1/manager` names it: `controllers`, `name_servers` or `nobody`.
-    source = "nobody"
+    source: Literal["controllers", "name_servers", "nobody"] = "nobody"
 
     def __init__(self, clock: Clock, emit: Callable[[Event], None]) -> None:
         self._clock = clock
@@ -192,6 +198,13 @@ class Following:
     def masters(self) -> Iterator[SetMaster]:
         """Yield the master of each set that has one."""
         return (followed.master for followed in self.sets.values() if followed.master is not None)
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield what a scrape reads."""
+        led = sum(1 for _ in self.masters())
+        yield Measure(FOLLOWED_SETS, led, ("yes",))
+        yield Measure(FOLLOWED_SETS, len(self.sets) - led, ("no",))
+        yield Measure(MASTERS_KNOWN, int(self.is_fresh()))
 
     def tell(self, changes: Iterable[MasterChange]) -> None:
         """Hand changes on to all listeners, and log them."""

@@ -1,0 +1,1 @@
+"""What the HTTP paths of the offset manager answer: a module for each subject."""
