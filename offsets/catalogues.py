@@ -10,6 +10,7 @@ import sys
 from typing import Final
 
 from offsets import lead
+from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
 from offsets.sets import by_controllers, by_name_servers, followed
 from serving.logging import server_events
@@ -23,6 +24,8 @@ MODULES: Final = (
     followed,
     by_controllers,
     by_name_servers,
+    events,
+    service,
 )
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 

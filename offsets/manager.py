@@ -1,20 +1,28 @@
 """Wires an offset manager. Each part adds a line to what runs, what is shown, what is measured, and what is closed."""
 
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from offsets.catalogues import DECLARED
+from offsets.commits.embedded import EmbeddedStore
+from offsets.commits.log_file import LogFile
+from offsets.commits.service import CommitStore, OffsetService
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
 from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing
 from offsets.sets.followed import Following
-from remoting.background_tasks import Report
+from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import BootClock, Clock
 from remoting.protocol.addresses import host_and_port
+from serving.config.checks import listed_keys
+from serving.config.name_patterns import NamePattern
 from serving.metrics.server_counters import ServerCounters
 from serving.process.broker_client import broker_client
 from serving.process.http_process import HttpProcess
@@ -48,11 +56,22 @@ class OffsetManager:
         client = broker_client(config, clock, self._logs, self._counters)
         self._lead = lead_of(config, clock, emit, self._tasks.report)
         self._following = following_of(config, client, clock, emit)
+        self._store = store_of(config, self._lead, clock, self._tasks, emit)
+        self._commits = OffsetService(self._store, self._lead, clock, self._tasks, emit, config.offsets_max)
         #: Run until the stop signal, by the names that logs and metrics have.
         self._work: dict[str, BackgroundTask] = {"follow_masters": self._following.run}
-        self._measures: list[Callable[[], Iterable[Measure]]] = [self._lead.measures, self._following.measures]
-        #: Called in this order once no request is served any more.
-        self._closing: list[Callable[[], Awaitable[None]]] = [client.close, self._lead.close]
+        self._measures: list[Callable[[], Iterable[Measure]]] = [
+            self._lead.measures,
+            self._following.measures,
+            self._commits.measures,
+        ]
+        #: Called in this order once no request is served any more: offsets are stored before the lead is given up.
+        self._closing: list[Callable[[], Awaitable[None]]] = [
+            self._commits.close,
+            self._lead.resign,
+            client.close,
+            self._lead.close,
+        ]
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
@@ -64,12 +83,12 @@ class OffsetManager:
         await self._process.start_http(self._site)
         await self._process.serve(named=self._work)
         self._process.drain()
-        await self._lead.resign()
         await self._process.close(*self._closing)
 
     def _site(self) -> "tuple[Sequence[Endpoint], None]":
         """Return the paths; in a thread, because what they import takes long."""
         from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
+        from offsets.http.commits import CommitViews  # noqa: PLC0415
         from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
         from serving.http.endpoints import CONFIG, PROBES  # noqa: PLC0415
         from serving.http.paths import bound, endpoints_of  # noqa: PLC0415
@@ -83,10 +102,14 @@ class OffsetManager:
             recorder=self._recorder,
         )
         metrics = OffsetManagerMetrics(sources, self._telemetry, self._measures)
-        manager = ManagerViews(
-            self._process.health, metrics, self._config, self._lead, self._following, stored=StoredOffsets
-        )
-        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(manager)), None
+        commits, store = self._commits, self._store
+
+        def stored() -> StoredOffsets:
+            return StoredOffsets(commits.table.count, store.dirty_keys, store.oldest_dirty_ms, store.last_error)
+
+        manager = ManagerViews(self._process.health, metrics, self._config, self._lead, self._following, stored)
+        views = (manager, CommitViews(commits, secrets.token_hex(4)))
+        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(*views)), None
 
 
 def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], None], report: Report) -> Lead:
@@ -101,6 +124,39 @@ def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], N
         return EtcdLead(etcd_options(config, config.manager_group), clock, emit, report)
     except StoreError as error:
         raise StartFailed(str(error)) from error
+
+
+def store_of(
+    config: OffsetManagerConfig, lead: Lead, clock: Clock, tasks: BackgroundTasks, emit: Callable[[Event], None]
+) -> CommitStore:
+    """Return the configured store of commits; raises StartFailed."""
+    folder = Path(config.store_path)
+    try:
+        if config.store == "embedded":
+            return EmbeddedStore(folder, clock, tasks, emit)
+        from offsets.commits.etcd_rows import EtcdRows  # noqa: PLC0415
+        from offsets.commits.write_behind import WriteBehind  # noqa: PLC0415
+        from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
+
+        assert isinstance(lead, EtcdLead), "the lead is that of the store"
+        return WriteBehind(
+            LogFile(folder, "etcd", clock),
+            EtcdRows(lead, clock),
+            clock,
+            tasks,
+            emit,
+            flush_interval_ms=config.flush_interval_ms,
+            dirty_keys_max=config.dirty_keys_max,
+            is_written_through=_is_named(config.write_through_groups),
+        )
+    except StoreError as error:
+        raise StartFailed(str(error)) from error
+
+
+def _is_named(patterns: str) -> Callable[[str], bool]:
+    """Return whether patterns name a group; asked for each change, many times a second."""
+    compiled = [NamePattern(pattern) for pattern in sorted(listed_keys(patterns))]
+    return lru_cache(50_000)(lambda group: any(pattern.matches(group) for pattern in compiled))
 
 
 def following_of(

@@ -41,7 +41,7 @@ class EmbeddedStore:
         self._table = OffsetTable(0)
         #: Rows that records have changed since the last fold began.
         self._changed: set[RowName] = set()
-        self._is_folding = False
+        self._folding: asyncio.Task[bool] | None = None
         self._is_failing = False
 
     async def load(self, table: OffsetTable) -> None:
@@ -91,6 +91,8 @@ class EmbeddedStore:
 
     async def close(self) -> None:
         """Store what waits, and close the file."""
+        if self._folding is not None:
+            self._folding.cancel()
         await self._file.close()
 
     def _load(self, table: OffsetTable) -> None:
@@ -106,9 +108,9 @@ class EmbeddedStore:
         self._is_failing = error is not None
 
     def _fold_if_large(self) -> None:
-        if self._file.log_bytes > RECORDS_BYTES_MAX and not (self._is_folding or self._is_failing):
-            self._is_folding = True
-            self._tasks.start(self._fold(), "fold_commits")
+        is_at_rest = self._folding is None or self._folding.done()
+        if self._file.log_bytes > RECORDS_BYTES_MAX and is_at_rest and not self._is_failing:
+            self._folding = self._tasks.start(self._fold(), "fold_commits")
 
     async def _fold(self) -> None:
         changed, self._changed = self._changed, set()
@@ -118,11 +120,12 @@ class EmbeddedStore:
             while part := tuple(islice(names, FOLD_ROWS)):
                 rows = self._table.rows
                 await self._file.put_rows(
-                    {name: encoded_row(rows[name].queues) if name in rows and rows[name].queues else None for name in part}
+                    {
+                        name: encoded_row(rows[name].queues) if name in rows and rows[name].queues else None
+                        for name in part
+                    }
                 )
             await self._file.drop(upto)
         except FileProblem:
             # The next write that fails, or succeeds, tells; records stay until then.
             self._changed |= changed
-        finally:
-            self._is_folding = False

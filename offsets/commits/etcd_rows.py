@@ -114,7 +114,9 @@ class EtcdRows:
         Of a batch with rows that have moved nothing is stored: write the others again.
         """
         written: list[RowWritten] = []
-        for batch in _batches([_Put(self._rows + path_of(name).encode(), *rest) for name, *rest in writes]):
+        for batch in _batches(
+            [_Put(self._rows + path_of(write.name).encode(), write.body, write.revision) for write in writes]
+        ):
             outcome = await self._transact(batch)
             for put, kv in zip(batch, outcome.present or [None] * len(batch), strict=True):
                 if outcome.is_stored:
@@ -159,7 +161,7 @@ class EtcdRows:
     ) -> Answer:
         return await self._threads.run(
             kind,
-            lambda deadline_ms: self.lead.client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable)
+            lambda deadline_ms: self.lead.client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable),
         )
 
 

@@ -10,11 +10,15 @@ from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Observation, Timer
 
 RESULTS: Final = Counter("results", "Entries of requests by operation and result.", ("operation", "status"))
-COMMITS_REFUSED: Final = Counter("commits_refused", "Requests answered 429 because the store lacks `dirtyKeysMax` queues.")
+COMMITS_REFUSED: Final = Counter(
+    "commits_refused", "Requests answered 429 because the store lacks `dirtyKeysMax` queues."
+)
 FLUSHED_OFFSETS: Final = Counter("flushed_offsets", "Offsets written to etcd.")
 FLUSHED_ROWS: Final = Counter("flushed_rows", "Rows written to etcd.")
 FLUSH_FAILURES: Final = Counter("flush_failures", "Flushes that failed; each is tried again.")
-COMPENSATED: Final = Counter("compensated_offsets", "Acknowledged offsets that etcd got from the local file at a start.")
+COMPENSATED: Final = Counter(
+    "compensated_offsets", "Acknowledged offsets that etcd got from the local file at a start."
+)
 FLUSHES: Final = Timer("flush_duration_seconds", "Duration of writes to etcd.")
 
 _NAMES_MAX: Final = 10
@@ -100,13 +104,13 @@ class RowsFlushed(Event, frozen=True, kw_only=True):
     """Rows were written to etcd."""
 
     level = None
-    rows: int
+    written: int
     queues: int
     seconds: float
 
     def counted(self) -> Iterator[Count]:
         """Count rows and queues."""
-        yield Count(FLUSHED_ROWS, (), self.rows)
+        yield Count(FLUSHED_ROWS, (), self.written)
         yield Count(FLUSHED_OFFSETS, (), self.queues)
 
     def observed(self) -> Iterator[Observation]:

@@ -99,9 +99,9 @@ class LogFile:
     def rows(self) -> Iterator[tuple[RowName, dict[int, StoredOffset]]]:
         """Yield the rows; raises FileProblem."""
         for key, digest, body in self._read("SELECT key, digest, body FROM rows"):
+            if zlib.crc32(body, zlib.crc32(key.encode())) != digest:
+                raise self._damaged(f"row {key} has a wrong checksum")
             try:
-                if zlib.crc32(body, zlib.crc32(key.encode())) != digest:
-                    raise Unreadable("its checksum is wrong")
                 yield name_of(key), decoded_row(body)
             except Unreadable as error:
                 raise self._damaged(f"row {key}: {error}") from None
@@ -110,11 +110,11 @@ class LogFile:
         """Yield what the records hold, in the order in which it was written; raises FileProblem."""
         last = 0
         for number, digest, body in self._read("SELECT number, digest, body FROM records ORDER BY number"):
+            if last and number != last + 1:
+                raise self._damaged(f"record {last + 1} is missing")
+            if zlib.crc32(body) != digest:
+                raise self._damaged(f"record {number} has a wrong checksum")
             try:
-                if last and number != last + 1:
-                    raise Unreadable(f"record {last + 1} is missing")
-                if zlib.crc32(body) != digest:
-                    raise Unreadable("its checksum is wrong")
                 yield from decoded_record(body)
             except Unreadable as error:
                 raise self._damaged(f"record {number}: {error}") from None
@@ -124,10 +124,11 @@ class LogFile:
 
     def check_room(self, changes: int) -> None:
         """Raise StoreBusy if so many more changes cannot wait, FileProblem if the file is closed."""
-        if self._is_closing:
-            raise FileProblem(self.path, "the offset manager is stopping; send it to another one")
+        self._check_open()
         if self._waiting_changes and self._waiting_changes + changes > WAITING_CHANGES_MAX:
-            raise StoreBusy(f"{self.path}: {self._waiting_changes} changes wait for the disk, as many as may: try again")
+            raise StoreBusy(
+                f"{self.path}: {self._waiting_changes} changes wait for the disk, as many as may: try again"
+            )
 
     def append(self, changes: Sequence[Change], done: Done) -> None:
         """Store changes after those of earlier calls; `number` is that of their record, or a later one, at `done`."""
@@ -167,7 +168,12 @@ class LogFile:
         self._put(_Write((), lambda error: _resolve(done, error), work))
         await done
 
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise FileProblem(self.path, "the offset manager is stopping; send it to another one")
+
     def _put(self, write: _Write) -> None:
+        self._check_open()
         self._waiting_changes += len(write.changes)
         with self._arrived:
             self._waiting.append(write)

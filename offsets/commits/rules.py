@@ -257,7 +257,7 @@ def decide_deletion(table: OffsetTable, scope: Scope, writer: Writer) -> Decisio
                 deleted.append(Result(Status.OK, last))
         if len(deleted) > DELETED_AT_ONCE_MAX:
             raise OffsetsRefused(
-                f"this covers more than {DELETED_AT_ONCE_MAX} offsets: name a topic or a broker, and go on with the next"
+                f"this covers more than {DELETED_AT_ONCE_MAX} offsets: name a topic or a broker, then the next one"
             )
     return request.decision(deleted + kept)
 

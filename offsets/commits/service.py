@@ -96,7 +96,7 @@ class OffsetService:
         self._offsets_max = offsets_max
         self.table = OffsetTable(offsets_max)
         lead.listeners.append(self._lead_changed)
-        tasks.keep_running(self._forget_forever, "forget_deleted")
+        self._forgetting = tasks.keep_running(self._forget_forever, "forget_deleted")
 
     # The lead
 
@@ -138,6 +138,7 @@ class OffsetService:
 
     async def close(self) -> None:
         """Store everything; before the lead is given up."""
+        self._forgetting.cancel()
         await self._store.close()
 
     # Clients
@@ -223,7 +224,11 @@ class OffsetService:
             raise Deposed(LOADING)
 
     async def _stored(
-        self, operation: str, decision: Decision, store: Callable[[Sequence[Change]], Awaitable[None]], where: Durability
+        self,
+        operation: str,
+        decision: Decision,
+        store: Callable[[Sequence[Change]], Awaitable[None]],
+        where: Durability,
     ) -> Stored:
         term = self._lead.term
         if decision.changes:

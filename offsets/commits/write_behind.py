@@ -5,10 +5,10 @@ interval the rows that have changed are written to etcd. What an operator change
 wait for etcd and are not in the file: from there they would take effect whenever this manager leads again, long after
 their caller was told that the outcome is unknown.
 
-At the begin of a lead etcd gets what only the local file has, if this manager was also the last one that led: `last-lead`
-in etcd names the file and the lead, and the file has its lead too. Otherwise another manager may have acknowledged other
-offsets since, and what the file has is dropped. Rows are never behind in memory: a write takes the newest values, and a
-row that has moved (a write whose answer was lost) is merged and written again.
+At the begin of a lead etcd gets what only the local file has, if this manager was also the last one that led: the key
+`last-lead` names its file and its lead, and the file has its lead too. Otherwise another manager may have acknowledged
+other offsets since, and what the file has is dropped. Memory is never behind etcd: a write takes the newest values, and
+a row that has moved (by a write whose answer was lost) is merged and written again.
 """
 
 import asyncio
@@ -211,7 +211,9 @@ class WriteBehind:
             async with asyncio.timeout(CONFIRMED_S):
                 error = await asyncio.shield(direct.done)
         except TimeoutError:
-            raise OutcomeUnknown(f"no answer of etcd within {CONFIRMED_S} s: {self.last_error or 'it is slow'}") from None
+            raise OutcomeUnknown(
+                f"no answer of etcd within {CONFIRMED_S} s: {self.last_error or 'it is slow'}"
+            ) from None
         if error is not None:
             raise error
 
@@ -247,7 +249,9 @@ class WriteBehind:
                     self._emit(CommitsRefused(dirty_keys=self.dirty_keys))
                 self._is_refusing = True
                 why = self.last_error or "it is slow"
-                raise StoreBusy(f"etcd lacks the offsets of {self._dirty_max} queues, as many as it may ({why}): try again")
+                raise StoreBusy(
+                    f"etcd lacks the offsets of {self._dirty_max} queues, as many as it may ({why}): try again"
+                )
 
     def _append(self, changes: Sequence[Change]) -> "asyncio.Future[Exception | None]":
         table = self._table
@@ -345,7 +349,9 @@ class WriteBehind:
             raise
         if table is not self._table:
             return
-        stored = {name: queues for (name, queues), row in zip(taken.items(), written, strict=True) if self._took(name, row)}
+        stored = {
+            name: queues for (name, queues), row in zip(taken.items(), written, strict=True) if self._took(name, row)
+        }
         for name in stored:
             for direct in waiting[name]:
                 table.confirm(direct.rows.pop(name))
@@ -353,7 +359,7 @@ class WriteBehind:
         self.dirty_keys -= keys
         self._put_back({name: queues for name, queues in taken.items() if name not in stored})
         self._end_direct()
-        self._emit(RowsFlushed(rows=len(stored), queues=keys, seconds=(self._clock.now_ms() - began_ms) / 1000))
+        self._emit(RowsFlushed(written=len(stored), queues=keys, seconds=(self._clock.now_ms() - began_ms) / 1000))
 
     def _write_of(self, name: RowName, waiting: Sequence[_Direct]) -> RowWrite:
         row = self._table.rows[name]
