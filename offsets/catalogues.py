@@ -12,7 +12,7 @@ from typing import Final
 from offsets import lead
 from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
-from offsets.sets import by_controllers, by_name_servers, followed
+from offsets.sets import by_controllers, by_name_servers, following
 from serving.logging import server_events
 from serving.logging.events import LogEvent, log_page
 from serving.metrics.families import FamilyMaker, HttpServerFamilies, MetricFamily, metric_page
@@ -21,7 +21,7 @@ from serving.telemetry.events import Declared, declared_in
 #: Modules with events, counters, timers or gauges, in the order of the pages.
 MODULES: Final = (
     lead,
-    followed,
+    following,
     by_controllers,
     by_name_servers,
     events,

@@ -16,7 +16,7 @@ from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
 from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing
-from offsets.sets.followed import Following
+from offsets.sets.following import Following
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import BootClock, Clock

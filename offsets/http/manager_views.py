@@ -7,7 +7,7 @@ import msgspec
 
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig, StoreKind
 from offsets.lead import Lead
-from offsets.sets.followed import Following
+from offsets.sets.following import Following
 from serving.http.paths import get
 from serving.http.views import MetricsText, ServerViews, Unavailable
 from serving.metrics.health import Health
