@@ -155,9 +155,10 @@ class LogFile:
 
     async def close(self) -> None:
         """Write what waits, and close the file."""
-        self._is_closing = True
+        was_closing, self._is_closing = self._is_closing, True
         if self._thread is None:
-            self._close()
+            if not was_closing:
+                self._close()
             return
         with self._arrived:
             self._arrived.notify()
@@ -297,6 +298,7 @@ class LogFile:
             raise FileProblem(
                 self.path, f"it lacks {mark.number - self.number} records: damaged, or an older copy. {remedy}"
             )
+        mark.raise_to(self.number)
         self._mark_due_ms = 0
         return mark
 

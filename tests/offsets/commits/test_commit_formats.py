@@ -48,7 +48,10 @@ def test_record_is_read_as_it_was_written(entries):
 
 
 def test_row_is_json_with_each_writer_once():
-    queues = {1: a_value(5312, unix_ms=7), 0: a_value(DELETED, epoch=9, writer="alice", source=Source.OPERATOR, unix_ms=8)}
+    queues = {
+        1: a_value(5312, unix_ms=7),
+        0: a_value(DELETED, epoch=9, writer="alice", source=Source.OPERATOR, unix_ms=8),
+    }
     assert encoded_row(queues) == (
         b'{"v":2,"writers":["alice","client-1"],"queues":{"0":[-1,9,"operator",0,8],"1":[5312,0,"client",1,7]}}'
     )
