@@ -149,7 +149,7 @@ async def test_damaged_log_of_the_database_is_noticed(tmp_path):
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 0xFF
     log.write_bytes(content)
-    with pytest.raises(FileProblem, match="it lacks .* records"):
+    with pytest.raises(FileProblem, match=r"it lacks .* records"):
         await stored(copy)
 
 

@@ -156,7 +156,7 @@ def test_page_of_a_rare_topic_ends_before_the_loop_is_held_up():
 
 
 def test_random_histories_keep_the_promises_whatever_fails_and_in_whatever_order():
-    """No commit lowers what readers see within an epoch, an acknowledged change is there, and nothing stays in flight."""
+    """No commit lowers what readers see, an acknowledged change is there, and nothing stays in flight."""
     for seed in range(300):
         chance = random.Random(seed)
         table, waiting, seen = a_table(offsets_max=6), [], {}
