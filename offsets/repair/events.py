@@ -9,7 +9,7 @@ from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from offsets.repair.rules import Outcome
 from offsets.repair.runs import RepairedQueue, Run
 from serving.logging.events import Level
-from serving.telemetry.events import Count, Counter, Event, Observation, Timer
+from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, Timer
 
 REPAIRED: Final = Counter(
     "repaired_offsets",
@@ -23,6 +23,11 @@ MESSAGES_SKIPPED: Final = Counter(
 MESSAGES_AGAIN: Final = Counter(
     "messages_read_again", "Messages that are read again, as offsets are lost and the repair only reports."
 )
+OFFSETS_TO_REPAIR: Final = Gauge(
+    "offsets_to_repair", "Offsets that `rmq offsets repair RUN` would write, by the newest run of each set."
+)
+SETS_TO_REPAIR: Final = Gauge("sets_to_repair", "Broker sets with such offsets.")
+REPAIRS_RUNNING: Final = Gauge("repairs_running", "Broker sets whose offsets are being repaired.")
 FIRST_WRITE: Final = Timer("repair_first_write_seconds", "From the notice of a promotion to the first write.")
 
 _REASONS_MAX: Final = 20

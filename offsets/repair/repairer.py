@@ -8,7 +8,7 @@ Only the manager that leads runs anything.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +18,9 @@ from offsets.at_broker import BROKER_FAILURES, AtBroker, NotServing, OtherBroker
 from offsets.kept_documents import KeptDocuments
 from offsets.readings.reading import KnownBefore
 from offsets.repair.events import (
+    OFFSETS_TO_REPAIR,
+    REPAIRS_RUNNING,
+    SETS_TO_REPAIR,
     FirstWrite,
     OffsetsLost,
     OffsetsRepaired,
@@ -36,7 +39,7 @@ from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.protocol.errors import InvokeError, NotSent
 from serving.durable_file import DurableFileError
-from serving.telemetry.events import Event
+from serving.telemetry.events import Event, Measure
 
 #: A new master has so long to serve; without a proof the run ends then.
 SERVES_WITHIN_MS: Final = 60_000
@@ -101,13 +104,19 @@ class Repairer:
         self._runs: dict[int, Run] = {}
         self._last = 0
 
+    async def run_files(self) -> None:
+        """Read the runs that are kept, and wait for ever."""
+        await self.load()
+        await asyncio.Event().wait()
+
     async def load(self) -> None:
         """Read the runs that are kept."""
         damaged: list[DurableFileError] = []
         kept = await asyncio.to_thread(self._files.read_all, damaged.append)
         for error in damaged:
             self._emit(RepairNotKept(error=str(error)))
-        self._runs = {number: document.run for number, document in kept.items()}
+        # The first run may have ended meanwhile.
+        self._runs = {number: document.run for number, document in kept.items()} | self._runs
         self._last = max(self._runs, default=0)
 
     @property
@@ -123,12 +132,14 @@ class Repairer:
         """Return one of them."""
         return self._runs.get(number)
 
-    def would_change(self) -> Mapping[SetName, int]:
-        """Return how many offsets of each set wait for `apply`, by its newest run: what an alert is about."""
-        found: dict[SetName, int] = {}
+    def measures(self) -> Iterator[Measure]:
+        """Yield the gauges: the newest run of each set says what waits for `apply`."""
+        waiting: dict[SetName, int] = {}
         for run in self._runs.values():
-            found[run.set_name] = run.count(Outcome.WOULD_CHANGE)
-        return found
+            waiting[run.set_name] = run.count(Outcome.WOULD_CHANGE)
+        yield Measure(OFFSETS_TO_REPAIR, sum(waiting.values()))
+        yield Measure(SETS_TO_REPAIR, sum(count > 0 for count in waiting.values()))
+        yield Measure(REPAIRS_RUNNING, self.running)
 
     def changed(self, change: MasterChange) -> None:
         """Take a change of a master: its set's former run ends, and another one begins if this manager leads."""
@@ -222,7 +233,7 @@ class Repairer:
         run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=number, problem=problem)
         await self._tell(run, one, known, changed_ms)
         if one.waiting and not problem:
-            await self._await_members(run, one, master, known, changed_ms)
+            await self._await_members(run, one, known, changed_ms)
 
     async def _prepared(self, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int) -> str | None:
         """Wait until the broker serves and its log is looked at; return the problem, None if nothing has changed."""
@@ -244,9 +255,7 @@ class Repairer:
                 return problem
             await asyncio.sleep(_PAUSE_S)
 
-    async def _await_members(
-        self, run: Run, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int
-    ) -> None:
+    async def _await_members(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
         """Look for members of groups that had none, and decide about these groups."""
         while one.waiting and self._clock.now_ms() - changed_ms <= AWAITED_MS:
             await asyncio.sleep(LOOK_S)

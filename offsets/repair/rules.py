@@ -4,8 +4,9 @@
 only if all of this holds; what would need a second proof is reported:
 
 - A reading of the last minute before the change, and of the last master that was read, is proved: the log of the new
-  master is the same up to the first end of that reading (`offsets.proof`). The offset of the newest such reading counts, or less where a later reading shows
-  less: a rewind or a reset that a reading shows. Where a later reading shows none, the offset was deleted.
+  master is the same up to the first end of that reading (`offsets.proof`). The offset of the newest such reading
+  counts, or less where a later reading shows less: a rewind or a reset that a reading shows. Where a later reading
+  shows none, the offset was deleted.
 - The new master still shows what it showed when it was read as a replica after that reading, and went back at no
   reading before: it has only not copied since. Whatever else changed it is newer.
 - The group pulls: all its members say so now. Below the offset of a group that pops lie messages that nobody has

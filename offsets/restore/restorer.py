@@ -11,12 +11,11 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, NotServing, OtherBroker, ShownOffsets, for_all
-from offsets.proof import Fingerprint, LogBefore
 from offsets.queue_proof import Proved, QueueEnds, proved_offset
 from offsets.readings.jumps import JUMPS_MAX, UNWANTED
 from offsets.readings.reading import Reading
@@ -45,6 +44,9 @@ from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Re
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 from serving.durable_file import DurableFileError
 from serving.telemetry.events import Event
+
+if TYPE_CHECKING:
+    from offsets.proof import Fingerprint, LogBefore
 
 #: How long all brokers are read, and how long they are written: what was not reached then is reported.
 READ_S: Final = 12
