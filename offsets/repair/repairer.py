@@ -31,7 +31,7 @@ from offsets.repair.events import (
 )
 from offsets.repair.one_pass import Allowed, RepairPass
 from offsets.repair.rules import SENT_BACK_WITHIN_MS, Outcome
-from offsets.repair.runs import QUEUES_MAX, RUNS_MAX, KeptRun, Run, counts_of, kept_before
+from offsets.repair.runs import QUEUES_MAX, RUNS_MAX, KeptRun, Run, counts_of, known_of
 from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
 from offsets.values import GroupTopic, SetName
 from remoting.admin.client import AdminClient
@@ -176,10 +176,7 @@ class Repairer:
             raise NotApplicable(
                 f"The master of {run.broker_name} has changed since run {number}: look at the newest run of the set."
             )
-        known = kept.before.known(run.set_name)
-        if not known.readings:
-            raise NotApplicable(f"Run {number} has nothing to write.")
-        one = self._pass(master, known, kept.before.changed_ms, writes=lambda _: True, sends_back=lambda: True)
+        one = self._pass(master, kept.known, kept.changed_ms, writes=lambda _: True, sends_back=lambda: True)
         began_ms = self._clock.now_ms()
         try:
             await one.prepare()
@@ -296,7 +293,7 @@ class Repairer:
             self._runs[run.number] = run
             for number in list(self._runs)[:-RUNS_MAX]:
                 del self._runs[number]
-            await self._keep(run, KeptRun(run=run, before=kept_before(known, changed_ms, names)))
+            await self._keep(run, KeptRun(run=run, known=known_of(known, names), changed_ms=changed_ms))
         if one.first_write_ms is not None:
             self._emit(FirstWrite(milliseconds=one.first_write_ms - changed_ms))
         is_lost = run.problem or run.count(Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)

@@ -1,16 +1,15 @@
 """What a repair found and did, as it is kept and shown: its queues, and what it was decided by. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from offsets.proof import Fingerprint
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.repair.rules import Outcome
-from offsets.values import GroupKind, GroupTopic, QueueKey, SetName
-from remoting.admin.log_epochs import LogEpoch
+from offsets.values import GroupTopic, QueueKey, QueueOffsets, SetName
 
 #: Runs that are kept.
 RUNS_MAX: Final = 100
@@ -93,79 +92,26 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run with what it was decided by, so that it can be decided again."""
 
     run: Run
-    before: "KeptBefore"
-
-
-class KeptReading(msgspec.Struct, frozen=True, array_like=True):
-    """A reading, or with blank bounds that of a replica, of some groups."""
-
-    address: str
-    master_epoch: int | None
-    boot_unix_ms: int | None
-    began_ms: int
-    ended_ms: int
-    ended_unix_ms: int
-    log_begin: int
-    first_end: int
-    second_end: int
-    epochs: tuple[tuple[int, int], ...] | None
-    offsets: tuple[tuple[str, str, dict[int, int]], ...]
-    kinds: dict[str, GroupKind]
-
-
-class KeptBefore(msgspec.Struct, frozen=True, kw_only=True):
-    """What was known before the change, of some groups; monotonic times are of the process that wrote it."""
-
+    #: Of the groups that the run lists; its monotonic times, as the next one, are of the process that wrote it.
+    known: KnownBefore
     changed_ms: int
-    readings: tuple[KeptReading, ...] = ()
-    replica_readings: tuple[KeptReading, ...] = ()
-    fingerprints: tuple[Fingerprint, ...] = ()
-
-    def known(self, set_name: SetName) -> KnownBefore:
-        """Return it as the rules take it."""
-        return KnownBefore(
-            readings=tuple(_reading(kept, set_name) for kept in self.readings),
-            replica_readings=tuple(
-                ReplicaReading(
-                    address=kept.address, began_ms=kept.began_ms, ended_ms=kept.ended_ms, offsets=_offsets(kept)
-                )
-                for kept in self.replica_readings
-            ),
-            fingerprints=self.fingerprints,
-        )
 
 
-def kept_before(known: KnownBefore, changed_ms: int, names: Iterable[GroupTopic]) -> KeptBefore:
-    """Return what decides about some groups, as it is kept."""
+def known_of(known: KnownBefore, names: Iterable[GroupTopic]) -> KnownBefore:
+    """Return what is known of some groups in topics."""
     names = list(names)
-    return KeptBefore(
-        changed_ms=changed_ms,
+    groups = {name.group for name in names}
+    return replace(
+        known,
         readings=tuple(
-            KeptReading(
-                reading.master,
-                reading.master_epoch,
-                reading.boot_unix_ms,
-                reading.began_ms,
-                reading.ended_ms,
-                reading.ended_unix_ms,
-                reading.log_begin,
-                reading.first_end,
-                reading.second_end,
-                None
-                if reading.epochs is None
-                else tuple((epoch.epoch, epoch.start_offset) for epoch in reading.epochs),
-                tuple(_of(names, reading)),
-                {name.group: reading.kinds[name.group] for name in names if name.group in reading.kinds},
+            replace(
+                reading,
+                offsets=_offsets(reading, names),
+                kinds={group: reading.kinds[group] for group in groups if group in reading.kinds},
             )
             for reading in known.readings
         ),
-        replica_readings=tuple(
-            KeptReading(
-                copy.address, None, None, copy.began_ms, copy.ended_ms, 0, 0, 0, 0, None, tuple(_of(names, copy)), {}
-            )
-            for copy in known.replica_readings
-        ),
-        fingerprints=tuple(known.fingerprints),
+        replica_readings=tuple(replace(copy, offsets=_offsets(copy, names)) for copy in known.replica_readings),
     )
 
 
@@ -176,31 +122,5 @@ def counts_of(queues: Sequence[RepairedQueue], right: int) -> dict[str, int]:
     return {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]}
 
 
-def _of(names: Sequence[GroupTopic], reading: Reading | ReplicaReading) -> Iterator[tuple[str, str, dict[int, int]]]:
-    for name in names:
-        if (offsets := reading.offsets.get(name)) is not None:
-            yield name.group, name.topic, dict(offsets)
-
-
-def _offsets(kept: KeptReading) -> dict[GroupTopic, dict[int, int]]:
-    return {GroupTopic(group, topic): offsets for group, topic, offsets in kept.offsets}
-
-
-def _reading(kept: KeptReading, set_name: SetName) -> Reading:
-    epochs = kept.epochs
-    return Reading(
-        set_name=set_name,
-        master=kept.address,
-        master_epoch=kept.master_epoch,
-        boot_unix_ms=kept.boot_unix_ms,
-        began_ms=kept.began_ms,
-        ended_ms=kept.ended_ms,
-        ended_unix_ms=kept.ended_unix_ms,
-        log_begin=kept.log_begin,
-        first_end=kept.first_end,
-        second_end=kept.second_end,
-        epochs=None if epochs is None else tuple(LogEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs),
-        fingerprint=None,
-        offsets=_offsets(kept),
-        kinds=kept.kinds,
-    )
+def _offsets(reading: Reading | ReplicaReading, names: Iterable[GroupTopic]) -> dict[GroupTopic, QueueOffsets]:
+    return {name: found for name in names if (found := reading.offsets.get(name)) is not None}
