@@ -229,14 +229,19 @@ class Restorer:
         return "there is no reading of that moment or before" if found is None else found
 
     async def _former(self, at: AtBroker, master: SetMaster) -> Reading | str:
-        """Return the newest reading of a former run of a set's master, or why there is none."""
+        """Return the newest reading of a former run of a set's master that is proved, or why there is none."""
         try:
-            boot_ms = (await at.log(master.master_epoch)).boot_unix_ms
+            log = await at.log(master.master_epoch)
+            boot_ms = log.boot_unix_ms
+            known = self._readings.known_before(master._replace(boot_unix_ms=boot_ms), self._clock.now_ms())
+            if known is not None:
+                newest = known.readings[-1]
+                before, own = self._readings.log_before(newest)
+                proof = (await at.prove(before, log.now)).of_run(own)
+                of_run = (reading for reading in reversed(known.readings) if reading.run == newest.run)
+                return next((reading for reading in of_run if proof.proves(reading.first_end)), newest)
         except (NotServing, OtherBroker) as error:
             return str(error)
-        known = self._readings.known_before(master._replace(boot_unix_ms=boot_ms), self._clock.now_ms())
-        if known is not None and known.readings:
-            return known.readings[-1]
 
         def is_own(unix_ms: int) -> bool:
             reading = self._readings.at(at.set_name, unix_ms)

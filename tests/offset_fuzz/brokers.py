@@ -173,7 +173,11 @@ class Broker:
     def answer(self, request, writer):
         """Return the answer to a request; `writer` is told of each write before it happens."""
         found = _ANSWERS[request.code](self, request.ext_fields or {}, writer)
-        return found if isinstance(found, RemotingCommand) else RemotingCommand(0, body=json.dumps(found, separators=(",", ":")).encode())
+        return (
+            found
+            if isinstance(found, RemotingCommand)
+            else RemotingCommand(0, body=json.dumps(found, separators=(",", ":")).encode())
+        )
 
     def _options(self, *_):
         world = self.world
@@ -226,9 +230,7 @@ class Broker:
     def _message(self, fields, _):
         place = int(fields["offset"])
         if (message := self.log.at(place)) is None:
-            return RemotingCommand(
-                ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {place}"
-            )
+            return RemotingCommand(ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {place}")
         return RemotingCommand(0, body=message_bytes(message, place))
 
     def _entry(self, fields, _):
@@ -240,6 +242,20 @@ class Broker:
             return RemotingCommand(0, remark="is not exist!")
         place, _ = self.queues[topic, queue_id][index]
         return {"minQueueIndex": first, "maxQueueIndex": end, "queueData": [{"physicOffset": place}]}
+
+    def _topic_ends(self, fields, _):
+        topic = fields["topic"]
+        entries = []
+        for name, queue_id in sorted(self.queues):
+            if name == topic:
+                first, end = self.ends(topic, queue_id)
+                queue = f'{{"brokerName":"{SET}","queueId":{queue_id},"topic":"{topic}"}}'
+                entries.append(f'{queue}:{{"lastUpdateTimestamp":1,"maxOffset":{end},"minOffset":{first}}}')
+        return RemotingCommand(0, body=f'{{"offsetTable":{{{",".join(entries)}}}}}'.encode())
+
+    def _topic_config(self, fields, _):
+        count = max((queue_id + 1 for name, queue_id in self.queues if name == fields["topic"]), default=0)
+        return {"topicName": fields["topic"], "readQueueNums": count, "writeQueueNums": count, "perm": 6}
 
     def _min(self, fields, _):
         first, _ = self.ends(fields["topic"], int(fields["queueId"]))
@@ -317,6 +333,8 @@ _ANSWERS = {
     BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: Broker._table,
     BrokerRequestCode.VIEW_MESSAGE_BY_ID: Broker._message,
     BrokerRequestCode.QUERY_CONSUME_QUEUE: Broker._entry,
+    BrokerRequestCode.GET_TOPIC_STATS_INFO: Broker._topic_ends,
+    BrokerRequestCode.GET_TOPIC_CONFIG: Broker._topic_config,
     BrokerRequestCode.GET_MIN_OFFSET: Broker._min,
     BrokerRequestCode.GET_MAX_OFFSET: Broker._max,
     BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST: Broker._members,

@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
@@ -9,7 +10,6 @@ from unittest import mock
 from offset_fuzz.world import Violation, World
 from offsets import at_broker, queue_proof
 from offsets.proof import LogProof
-from offsets.readings import readings
 from offsets.repair import one_pass, repairer, rules
 from offsets.values import GroupKind, GroupMembers
 
@@ -67,20 +67,16 @@ def _changed_is_old_copy():
 
 def _looks_are_kept():
     """Places of messages are looked at once, although a topic may be made anew while members are awaited."""
-    repair = one_pass.RepairPass.repair
+    make = one_pass.RepairPass.__init__
 
-    async def mutated(self, groups=None):
-        kept = dict(self._looks)
-        with mock.patch.object(self._looks, "clear", lambda: None) if False else ExitStack():
-            clear = type(self._looks).clear
-            self._looks = _NotCleared(self._looks.default_factory, kept)
-            del clear
-            await repair(self, groups)
+    def mutated(self, *values):
+        make(self, *values)
+        self._looks = _NotCleared(one_pass._QueueLooks)
 
-    return [mock.patch.object(one_pass.RepairPass, "repair", mutated)]
+    return [mock.patch.object(one_pass.RepairPass, "__init__", mutated)]
 
 
-class _NotCleared(type(one_pass.defaultdict())):
+class _NotCleared(defaultdict):
     def clear(self):
         pass
 
@@ -99,11 +95,6 @@ def _offline_pulls():
 def _any_run():
     """Fingerprints of other runs prove a reading."""
     return [mock.patch.object(LogProof, "of_run", lambda self, own: self)]
-
-
-def _not_parted():
-    """Places where logs parted are not told to the readings."""
-    return [mock.patch.object(readings.Readings, "parted", lambda self, master, place: None)]
 
 
 def _no_check():

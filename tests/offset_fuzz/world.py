@@ -487,7 +487,11 @@ class World:
         copy = None
         while True:
             if self.chance(0.4):
-                copy = (self.master.log.copy(), {k: dict(v) for k, v in self.master.offsets.items()}, list(self.master.epochs))
+                copy = (
+                    self.master.log.copy(),
+                    {k: dict(v) for k, v in self.master.offsets.items()},
+                    list(self.master.epochs),
+                )
             for broker in self.brokers:
                 broker.is_frozen = broker is not self.master and self.chance(0.2)
             await asyncio.sleep(self.random.uniform(3, 25))
