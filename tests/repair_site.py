@@ -1,7 +1,6 @@
 """A broker set in memory, its readings, and the product's repairs and restores over them; nothing happens by itself."""
 
 import asyncio
-from types import SimpleNamespace
 
 from fakes.clock import FakeClock
 from offset_fuzz.brokers import CLUSTER, SET, Broker
