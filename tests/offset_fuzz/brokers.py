@@ -280,9 +280,10 @@ class Broker:
         group = self.world.groups[fields["consumerGroup"]]
         if not group.is_connected(self):
             return RemotingCommand(ResponseCode.SYSTEM_ERROR, remark="not connected")
+        positions = {queue: position if group.tells else -1 for queue, position in group.positions.items()}
         held = ",".join(
-            f'{{"brokerName":"{SET}","queueId":{queue_id},"topic":"{topic}"}}:{{"commitOffset":{position if group.tells else -1}}}'
-            for (topic, queue_id), position in group.positions.items()
+            f'{{"brokerName":"{SET}","queueId":{queue_id},"topic":"{topic}"}}:{{"commitOffset":{position}}}'
+            for (topic, queue_id), position in positions.items()
         )
         pops = ""
         if group.pops:
