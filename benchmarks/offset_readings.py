@@ -257,7 +257,8 @@ def measured(seconds: float) -> Iterator[str]:
     yield (
         f"{BROKERS} brokers of {KEYS * QUEUES:,} queues that groups consume ({KEYS:,} entries of {QUEUES}), and a "
         f"replica of\neach, read once in {PERIOD_MS // 1000} s for {seconds:.0f} s. {MOVED:.0%} of the queues have "
-        f"moved at each reading: all of some groups, or some here\nand there. Goal: < {GOAL_SHARE:.0%} of a core, < {GOAL_MB} MB. "
+        f"moved at each reading: all of some groups, or some here\nand there. Goal: < {GOAL_SHARE:.0%} of a core, "
+        f"< {GOAL_MB} MB. "
         "Files: an hour of all readings, then one for each hour of 14 days."
     )
     yield ""

@@ -1,4 +1,4 @@
-"""Readings on the disk: a file for each minute of a set; of older ones than an hour, one for each hour. The edge.
+"""Readings on the disk: a file for each minute of a set, or for an hour in which nothing moves. The edge.
 
 A file begins with a full table; what follows are the changes from reading to reading. So a damaged file, or the end of
 one that a full disk has cut, harms nothing but its own minute. How much is kept goes by the number of files and not by
@@ -14,9 +14,11 @@ import asyncio
 import os
 import struct
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -33,9 +35,9 @@ from serving.durable_file import replace
 from serving.logging.events import Level
 from serving.telemetry.events import Event
 
-#: Files of a set that keep all their readings: an hour.
-MINUTES_MAX: Final = 60
-#: Older ones, of which one for each hour is kept, with its first reading alone: 14 days.
+#: Readings of a set that are all kept: an hour, of one each 5 s.
+READINGS_MAX: Final = 720
+#: Files with older ones, of which one for each hour is kept, with its first reading alone: 14 days.
 HOURS_MAX: Final = 14 * 24
 #: Frames that wait for the disk; with more of them the oldest are dropped.
 WAITING_MAX: Final = 4096
@@ -266,14 +268,15 @@ class ReadingFiles:
 
     def _thin(self, files: _SetFiles) -> None:
         """Let the oldest minute become the one of its hour, or go; forget what is too much."""
-        older = files.minutes[:-MINUTES_MAX]
+        newer = list(accumulate(minute.frames for minute in reversed(files.minutes)))
+        older = files.minutes[: -bisect_left(newer, READINGS_MAX) - 1]
         for former, minute in zip([None, *older], older, strict=False):
             if former is not None and former.first_unix_ms // _HOUR_MS == minute.first_unix_ms // _HOUR_MS:
                 self._remove(files, minute)
             elif minute.bytes > minute.full_bytes:
-                minute.bytes, minute.last_unix_ms = minute.full_bytes, minute.first_unix_ms
+                minute.bytes, minute.frames, minute.last_unix_ms = minute.full_bytes, 1, minute.first_unix_ms
                 self._start(_Job(minute.path, size=minute.full_bytes))
-        if len(files.minutes) > MINUTES_MAX + HOURS_MAX:
+        if len(older) > HOURS_MAX:
             self._remove(files, files.minutes[0])
         while self.size_bytes > self._bytes_max:
             most = max(self._sets.values(), key=attrgetter("size_bytes"))

@@ -49,6 +49,8 @@ MINUTE_MS: Final = 60_000
 RUNS_MAX: Final = 3
 #: A replica that differs from its master, and has not changed for so long, copies nothing: the slowest copy each 60 s.
 COPIES_WITHIN_MS: Final = 180_000
+#: A reading of a replica counts if it is over so soon after that of its master.
+REPLICA_WITHIN_MS: Final = 1_000
 #: Readings under way of brokers that answered last, and of those that did not: masters, and the same of replicas.
 READS_MAX: Final = 64
 FAILING_READS_MAX: Final = 16
@@ -217,11 +219,11 @@ class Readings:
     def at(self, set_name: SetName, unix_ms: int) -> Reading | None:
         """Return the newest reading at or before a moment; None if there is none. Reads a file."""
         found = self._sets.get(set_name)
-        if found is not None:
-            for reading in reversed(found.readings):
-                if reading.ended_unix_ms <= unix_ms:
-                    return reading
-        return self._files.read(set_name, unix_ms, self._long_ago())
+        former = [] if found is None else [reading for reading in found.readings if reading.ended_unix_ms <= unix_ms]
+        if (stored := self._files.read(set_name, unix_ms, self._long_ago())) is not None:
+            # One that is in memory too is newer there: its monotonic time is known.
+            former.insert(0, stored)
+        return max(reversed(former), key=lambda reading: reading.ended_unix_ms, default=None)
 
     def moments(self, set_name: SetName) -> list[int]:
         """Return moments with a reading, Unix ms, the oldest first; in the last hour there are others in between."""
@@ -339,7 +341,7 @@ class Readings:
             replica = found.replicas.setdefault(member.address, _Replica())
             if not replica.is_under_way and self._has_turn(True, replica.problem):
                 replica.is_under_way = True
-                tasks.start(self._read_replica(found, member.address, replica), "replica reading")
+                tasks.start(self._read_replica(found, master, member.address, replica), "replica reading")
 
     def _take(self, found: _Set, master: SetMaster, answer: MasterAnswer) -> None:
         """Keep a reading, and find what jumped since the one before."""
@@ -396,13 +398,17 @@ class Readings:
         lines = b"".join(msgspec.json.encode(jump) + b"\n" for jump in (self._jump_log if is_long else jumps))
         self._files.write_lines(self._jump_file, lines, is_new=is_long)
 
-    async def _read_replica(self, found: _Set, address: str, replica: _Replica) -> None:
-        """Read a replica once."""
+    async def _read_replica(self, found: _Set, master: SetMaster, address: str, replica: _Replica) -> None:
+        """Read a replica once, right after its master: later clients may commit to it, as it may be master by then."""
         turn, began_ms = (True, bool(replica.problem)), self._clock.now_ms()
         self._under_way[turn] += 1
         try:
             text = await read_replica(self._admin, address)
             ended_ms, replica.read_unix_ms = self._clock.now_ms(), self._clock.unix_ms()
+            replica.problem = ""
+            is_late = found.newest is None or ended_ms - found.newest.ended_ms > REPLICA_WITHIN_MS
+            if is_late or not self._following.is_master(master):
+                return
             replica.trail.take(text, ended_ms)
             replica.first_ms = replica.first_ms or ended_ms
             replica.readings.append(
@@ -410,7 +416,6 @@ class Readings:
             )
             while replica.readings[0].ended_ms < ended_ms - MINUTE_MS:
                 replica.readings.popleft()
-            replica.problem = ""
         except FAILURES as error:
             replica.problem = str(error)
             return

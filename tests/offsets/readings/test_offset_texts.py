@@ -115,6 +115,15 @@ def test_all_entries_are_stored_once_a_minute_and_what_changed_in_between():
     assert trail.take(text_of(ORDERS), 125_000, is_full=True)[1].is_full
 
 
+def test_what_stands_still_is_stored_once_an_hour():
+    trail = Trail()
+    texts = [text_of(ORDERS if number < 1000 else {}) for number in range(1500)]
+    kept = [trail.take(text, 5000 * number)[1].is_full for number, text in enumerate(texts)]
+
+    # When something has changed at last, the minute is over.
+    assert [number for number, is_full in enumerate(kept) if is_full] == [0, 720, 1000]
+
+
 TABLES = st.dictionaries(
     st.builds("{}@{}".format, st.sampled_from("abc"), st.sampled_from("gh")),
     st.dictionaries(st.integers(0, 9), st.integers(0, 10**18 - 1), max_size=4),

@@ -8,13 +8,15 @@ from read_brokers import offsets_body
 from reading_builders import NAME, UNIX_MS, a_head, a_mark
 
 from offsets.readings import files as module
-from offsets.readings.files import HOURS_MAX, MINUTES_MAX, ReadingFiles, ReadingFileSkipped, ReadingsNotKept
+from offsets.readings.files import HOURS_MAX, ReadingFiles, ReadingFileSkipped, ReadingsNotKept
 from offsets.readings.reading import MasterRun
 from offsets.readings.table import Trail, offsets_text
 from offsets.values import GroupKind, GroupTopic, SetName
 
 KEY = GroupTopic("g", "orders")
 MINUTE_MS = 60_000
+#: Files that are kept as they are.
+MINUTES = 60
 
 
 class Disk:
@@ -82,15 +84,16 @@ async def test_names_of_sets_can_be_anything(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["readings"]
 
 
-async def test_older_minutes_become_one_for_each_hour_with_its_first_reading(disk):
+async def test_older_minutes_become_one_for_each_hour_with_its_first_reading(disk, monkeypatch):
+    monkeypatch.setattr(module, "READINGS_MAX", 3 * (MINUTES - 1))
     for _ in range(190):
         await disk.take(3, step_ms=MINUTE_MS // 3, flush=False)
     await disk.files.flush()
 
     step = MINUTE_MS // 3
-    hours = list(disk.files.moments(NAME)[: -MINUTES_MAX - 1])
+    hours = list(disk.files.moments(NAME)[: -MINUTES - 1])
     assert len({moment // 3_600_000 for moment in hours}) == len(hours) == 3
-    assert len(disk.paths()) == len(hours) + MINUTES_MAX
+    assert len(disk.paths()) == len(hours) + MINUTES
     # The first reading of its hour is what an hour has.
     numbers = [(moment - UNIX_MS) // step for moment in hours]
     assert [disk.offset(number + 2, step_ms=step) for number in numbers] == numbers
@@ -99,10 +102,11 @@ async def test_older_minutes_become_one_for_each_hour_with_its_first_reading(dis
     assert other.files.moments(NAME) == disk.files.moments(NAME)
 
 
-async def test_readings_are_kept_for_14_days(disk):
-    count = MINUTES_MAX + HOURS_MAX + 20
+async def test_readings_are_kept_for_14_days(disk, monkeypatch):
+    monkeypatch.setattr(module, "READINGS_MAX", MINUTES - 1)
+    count = MINUTES + HOURS_MAX + 20
     await disk.take(count, step_ms=3_600_000)
-    assert len(disk.paths()) == MINUTES_MAX + HOURS_MAX
+    assert len(disk.paths()) == MINUTES + HOURS_MAX
     assert disk.offset(19, step_ms=3_600_000) is None
 
 
