@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 
 import pytest
 from read_brokers import offsets_body
@@ -130,6 +131,9 @@ async def test_the_set_with_the_most_files_gives_way_where_there_is_no_more_room
         lambda content: content[:100],
         lambda content: content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :],
         lambda content: content[:40] + bytes(20) + content[60:],
+        lambda content: content.replace(b"10.0.0.1", b"10.0.0.9"),
+        # A disk that loses what was written last.
+        lambda content: content[: len(content) // 2] + bytes(len(content) // 2),
     ],
 )
 async def test_a_damaged_file_harms_its_own_minute_alone(disk, damage):
@@ -173,10 +177,17 @@ async def test_a_full_disk_costs_the_rest_of_the_minute_and_is_told_once(disk, m
 
 
 async def test_a_disk_that_takes_a_part_leaves_what_was_there(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"before")
-    for content in (b" and more", b"anew"):
-        module._append(path, content, is_new=content == b"anew")
+    path, size = tmp_path / "file", 4 << 20
+    path.write_bytes(bytes(size))
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, most))
+    try:
+        with pytest.raises(OSError, match="took a part"):
+            module._append(path, bytes(100), is_new=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert path.stat().st_size == size
+    module._append(path, b"anew", is_new=True)
     assert path.read_bytes() == b"anew"
 
 

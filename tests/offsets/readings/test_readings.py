@@ -62,6 +62,8 @@ async def test_readings_of_the_new_master_say_nothing_of_before(site):
 
     assert site.known() == before
     assert site.status().reading.master == an_address(2)
+    # Its readings are in a file of their own.
+    assert len(site.readings.moments(NAME)) == 3
     # To the next master both are former ones.
     site.promote(1, 7)
     assert [reading.master_epoch for reading in site.known().readings] == [5, 5, 5, 6, 6, 6]
