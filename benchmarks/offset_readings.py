@@ -31,7 +31,8 @@ from servers import REPOSITORY, Stolen
 
 sys.path.insert(0, str(REPOSITORY))
 
-from offsets.readings.readings import ReadingEnded, Readings
+from offsets.readings.events import ReadingEnded
+from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster, SetMember
 from offsets.sets.following import Following
 from offsets.values import SetName

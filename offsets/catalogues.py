@@ -11,7 +11,8 @@ from typing import Final
 
 from offsets import lead
 from offsets.config import OFFSET_MANAGER
-from offsets.readings import files, jumps, readings
+from offsets.readings import events as reading_events
+from offsets.readings import jumps
 from offsets.sets import by_controllers, by_name_servers, following
 from serving.logging import server_events
 from serving.logging.events import LogEvent, log_page
@@ -24,9 +25,8 @@ MODULES: Final = (
     following,
     by_controllers,
     by_name_servers,
-    readings,
+    reading_events,
     jumps,
-    files,
 )
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 

@@ -27,12 +27,12 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from offsets.proof import Fingerprint
+from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
 from offsets.readings.reading import MasterRun, Reading
 from offsets.readings.table import StoredTable, TableOffsets
 from offsets.values import GroupKind, SetName
 from remoting.admin.log_epochs import LogEpoch
 from serving.durable_file import replace
-from serving.logging.events import Level
 from serving.telemetry.events import Event
 
 #: Readings of a set that are all kept: an hour, of one each 5 s.
@@ -69,27 +69,6 @@ class ReadingHead(msgspec.Struct, frozen=True, array_like=True):
 
 Part = TypeVar("Part", ReadingHead, StoredTable)
 _NO_TABLE: Final = StoredTable(is_full=False, entries=b"")
-
-
-class ReadingsNotKept(Event, frozen=True, kw_only=True):
-    """Readings are not stored, as a full disk refuses them; told again once one was stored and the next is not.
-
-    What is in memory goes on: a repair needs the last minute alone, restores to a moment lack these readings.
-    """
-
-    level = Level.ERROR
-    advice = "Free the disk of `storePath`, or lower `readingsBytesMax`."
-    path: str
-    problem: str
-
-
-class ReadingFileSkipped(Event, frozen=True, kw_only=True):
-    """A file of readings is damaged, or of another release: it is left alone, and what it has is not known."""
-
-    level = Level.WARNING
-    advice = "Remove it. Check the disk if there are more of them."
-    path: str
-    problem: str
 
 
 class _Damaged(Exception):

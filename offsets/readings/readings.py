@@ -20,6 +20,15 @@ from zlib import crc32
 import msgspec
 
 from offsets.proof import Fingerprint
+from offsets.readings.events import (
+    FILE_BYTES,
+    REPLICAS_IDLE,
+    SETS_READ,
+    SETS_STALE,
+    MasterNotRead,
+    ReadingEnded,
+    ReplicaCopiesNothing,
+)
 from offsets.readings.files import ReadingFiles, ReadingHead
 from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, JumpLog, jumps_between, summaries
 from offsets.readings.kinds import ASKED_PER_S, GroupKinds
@@ -40,8 +49,7 @@ from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.logging.events import Level
-from serving.telemetry.events import Count, Counter, Event, Gauge, Measure
+from serving.telemetry.events import Event, Measure
 
 #: Readings this old may be pushed: those of the last minute.
 MINUTE_MS: Final = 60_000
@@ -60,45 +68,6 @@ _ALL_WITHIN_MS: Final = 5 * MINUTE_MS
 _HOUR_MS: Final = 60 * MINUTE_MS
 _DAYS_MS: Final = 14 * 24 * _HOUR_MS
 _TICK_S: Final = 0.1
-
-READ: Final = Counter("readings", "Readings of masters, by result.", ("result",), known=(("read",), ("failed",)))
-SETS_READ: Final = Gauge("readings_sets", "Broker sets with a reading of their master within the last three periods.")
-SETS_STALE: Final = Gauge("readings_stale_sets", "Broker sets that have a master, and no such reading.")
-REPLICAS_IDLE: Final = Gauge("readings_replicas_without_copies", "Replicas that copy no offsets from their master.")
-FILE_BYTES: Final = Gauge("readings_file_bytes", "What the files of readings take.")
-
-
-class MasterNotRead(Event, frozen=True, kw_only=True):
-    """A master cannot be read; told once until it can. A repair after a failover goes by the last reading."""
-
-    level = Level.WARNING
-    advice = "Check that the broker answers 28, 43 and 1007 to this manager."
-    broker: str
-    addr: str
-    problem: str
-
-
-class ReadingEnded(Event, frozen=True, kw_only=True):
-    """A reading came to its end; counted alone."""
-
-    level = None
-    result: str
-
-    def counted(self) -> tuple[Count, ...]:
-        """Return what it counts."""
-        return (Count(READ, (self.result,)),)
-
-
-class ReplicaCopiesNothing(Event, frozen=True, kw_only=True):
-    """A replica has not copied the offsets of its master for three minutes: after its promotion groups read again.
-
-    Brokers of 5.5.0 cannot read what a master of that release sends.
-    """
-
-    level = Level.WARNING
-    advice = "Update brokers of 5.5.0 to 5.5.1; of others read the broker's log."
-    broker: str
-    addr: str
 
 
 class ReplicaStatus(NamedTuple):

@@ -97,7 +97,7 @@ def changes_between(before: bytes, after: bytes) -> dict[bytes, Change]:
 
 def decoded_key(key: bytes) -> GroupTopic:
     """Return whom a key of an entry names; a group that broadcasts keeps its suffix."""
-    topic, _, group = key.decode().partition(OFFSET_KEY_SEPARATOR)
+    topic, _, group = key.decode(errors="replace").partition(OFFSET_KEY_SEPARATOR)
     return GroupTopic(group, topic)
 
 

@@ -91,6 +91,13 @@ def test_offsets_are_decoded_for_groups_and_broadcasting_keeps_its_name():
     assert GroupTopic("g", "nothing") not in trail.offsets
 
 
+def test_a_name_that_is_no_utf_8_hides_no_other():
+    trail = Trail()
+    trail.take(b'"orders@\xff":{0:1},"orders@g":{0:2}', 0)
+    assert trail.offsets[GroupTopic("g", "orders")] == {0: 2}
+    assert len(trail.offsets) == 2
+
+
 def test_two_brokers_have_the_same_in_any_order():
     assert same_entries(text_of(ORDERS), text_of(dict(reversed(ORDERS.items()))))
     assert not same_entries(text_of(ORDERS), text_of({}))
