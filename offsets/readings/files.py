@@ -83,7 +83,9 @@ class _Minute:
     #: Of the readings in it.
     first_unix_ms: int
     last_unix_ms: int
+    #: Where the log ended at the first and at the last of them.
     first_end: int
+    last_end: int
     bytes: int
     #: Of its first frame with what is before.
     full_bytes: int
@@ -163,7 +165,7 @@ class ReadingFiles:
         if files.is_cut:
             return
         minute = files.minutes[-1]
-        minute.last_unix_ms = head.ended_unix_ms
+        minute.last_unix_ms, minute.last_end = head.ended_unix_ms, head.first_end
         minute.bytes += len(frame)
         minute.frames += 1
         self._start(_Job(minute.path, frame))
@@ -178,8 +180,8 @@ class ReadingFiles:
         for minute in [minute for minute in files.minutes if not is_kept(minute.run)]:
             if minute.first_end > place:
                 self._remove(files, minute)
-            else:
-                minute.place_max = place if minute.place_max is None else min(place, minute.place_max)
+            elif minute.last_end > place:
+                minute.place_max = minute.last_end = place
                 self._start(_Job(minute.path, place=place))
 
     def moments(self, set_name: SetName) -> list[int]:
@@ -213,6 +215,9 @@ class ReadingFiles:
                     offsets = TableOffsets(tuple(tables))
                     len(offsets)
                     return _reading(set_name, newest, kinds, offsets, began_ms)
+            except FileNotFoundError:
+                # It waits to be written.
+                continue
             except (OSError, _Damaged, zlib.error) as error:
                 self._emit(ReadingFileSkipped(path=str(minute.path), problem=str(error)))
         return None
@@ -378,6 +383,7 @@ def _minute(path: Path, heads: list[ReadingHead], full_bytes: int, size: int) ->
         first_unix_ms=first.ended_unix_ms,
         last_unix_ms=heads[-1].ended_unix_ms,
         first_end=first.first_end,
+        last_end=heads[-1].first_end,
         bytes=size,
         full_bytes=full_bytes,
         run=MasterRun(first.master, first.master_epoch, first.boot_unix_ms),

@@ -250,11 +250,10 @@ class Readings:
         for name, heads in (await self._files.load()).items():
             newest = self._files.read(name, heads[-1].ended_unix_ms, self._long_ago())
             found = self._set(name)
-            if newest is None or found.newest is not None:
-                continue
-            found.newest, found.readings = newest, [newest]
-            assert isinstance(newest.offsets, TableOffsets), "files have no others"
-            found.trail = Trail(newest.offsets.text())
+            if newest is not None:
+                found.newest, found.readings = newest, [newest]
+                assert isinstance(newest.offsets, TableOffsets), "files have no others"
+                found.trail = Trail(newest.offsets.text())
             for head in heads:
                 run = MasterRun(head.master, head.master_epoch, head.boot_unix_ms)
                 found.fingerprints += (_Taken(mark, run, head.ended_unix_ms) for mark in head.fingerprints)

@@ -91,6 +91,16 @@ def test_offsets_are_decoded_for_groups_and_broadcasting_keeps_its_name():
     assert GroupTopic("g", "nothing") not in trail.offsets
 
 
+def test_names_that_look_like_tables_and_ends_are_neither():
+    topics = (
+        b'{"groupTopicMap":{"g\\"offsetTable":{}},"offsetTable":{"orders@g":{0:2},"a}}b@g":{0:1},"z@g":{0:3}},"x":{}}'
+    )
+    assert changes_between(b"", offsets_text(topics, "offsetTable")) == {
+        b"orders@g": Change(None, b"0:2"),
+        b"z@g": Change(None, b"0:3"),
+    }
+
+
 def test_a_name_that_is_no_utf_8_hides_no_other():
     trail = Trail()
     trail.take(b'"orders@\xff":{0:1},"orders@g":{0:2}', 0)

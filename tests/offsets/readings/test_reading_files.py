@@ -124,6 +124,14 @@ async def test_the_set_with_the_most_files_gives_way_where_there_is_no_more_room
     assert disk.offset(60, step_ms=MINUTE_MS) == 60
 
 
+async def test_the_newest_file_of_each_set_stays_whatever_room_there_is(tmp_path):
+    disk = Disk(tmp_path, bytes_max=1)
+    for name in ("a", "b"):
+        await disk.take(13, name=SetName("C", name))
+    assert [len(disk.paths(SetName("C", name))) for name in ("a", "b")] == [1, 1]
+    assert disk.offset(25, name=SetName("C", "b")) == 25
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -220,6 +228,12 @@ async def test_readings_of_a_log_that_is_lost_go_and_those_of_its_heir_stay(disk
         assert [found.offset(number) for number in (12, 19, 20, 29, 30, 34)] == [12, 19, 20, 20, 30, 34]
     again, _ = await disk.again()
     assert [again.offset(number) for number in (20, 29, 34)] == [20, 20, 34]
+
+
+async def test_a_reading_that_waits_to_be_written_is_no_damage(disk):
+    await disk.take(13)
+    await disk.take(12, flush=False)
+    assert (disk.offset(24), disk.events) == (12, [])
 
 
 async def test_nothing_is_known_of_other_sets(disk):

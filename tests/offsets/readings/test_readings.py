@@ -255,6 +255,20 @@ async def test_the_next_process_knows_what_this_one_read_and_pushes_none_of_it(s
         assert (jump.cause, jump.messages_again) == (JumpCause.RESET, 6)
 
 
+async def test_damaged_tables_cost_the_next_process_offsets_and_no_fingerprints(site, tmp_path):
+    await site.read(3, offset=9)
+    await site.readings.close()
+    (path,) = (tmp_path / "readings").glob("*/*")
+    content = path.read_bytes()
+    # The end of the first table, between two heads.
+    at = content.index(b"10.0.0.1", 60) - 30
+    path.write_bytes(content[:at] + b"?" + content[at + 1 :])
+    again = Site(tmp_path, clock=site.clock)
+    await again.readings.load()
+    (status,) = again.readings.statuses()
+    assert (status.reading, status.fingerprints) == (None, len(site.readings._sets[NAME].fingerprints))
+
+
 async def test_a_reading_of_any_moment_is_there(site):
     start_ms = site.clock.unix_ms()
     for offset in range(40):
