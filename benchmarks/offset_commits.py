@@ -24,6 +24,7 @@ import msgspec
 from commit_load import SeenLoad, add_load_options
 
 STARTS_WITHIN_S = 120
+MODULE = os.environ.get("OFFSET_MANAGER_MODULE", "controller.offsets")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOAD = Path(__file__).with_name("commit_load.py")
 
@@ -50,20 +51,20 @@ def free_port() -> int:
 
 def started(folder: Path, port: int, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """Return the process of a manager that serves."""
-    command = [sys.executable, "-m", "controller.offsets", "--store-path", str(folder), "--http-port", str(port)]
+    command = [sys.executable, "-m", MODULE, "--store-path", str(folder), "--http-port", str(port)]
     manager = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
     deadline_s = time.perf_counter() + STARTS_WITHIN_S
     while time.perf_counter() < deadline_s and manager.poll() is None:
         try:
             with socket.create_connection(("127.0.0.1", port)) as probe:
-                probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: manager\r\nConnection: close\r\n\r\n")
+                probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 if probe.recv(64).startswith(b"HTTP/1.1 200"):
                     return manager
         except OSError:
             pass
         time.sleep(0.1)
     manager.kill()
-    raise SystemExit("the manager did not start")
+    raise SystemExit(f"the manager did not start: {manager.returncode}")
 
 
 def load(port: int, options: argparse.Namespace) -> SeenLoad:

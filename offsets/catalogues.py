@@ -10,9 +10,12 @@ import sys
 from typing import Final
 
 from offsets import lead
+from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
 from offsets.readings import events as reading_events
 from offsets.readings import jumps
+from offsets.repair import events as repair_events
+from offsets.restore import events as restore_events
 from offsets.sets import by_controllers, by_name_servers, following
 from serving.logging import server_events
 from serving.logging.events import LogEvent, log_page
@@ -27,6 +30,10 @@ MODULES: Final = (
     by_name_servers,
     reading_events,
     jumps,
+    repair_events,
+    restore_events,
+    events,
+    service,
 )
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 

@@ -1,22 +1,36 @@
 """Wires an offset manager. Each part adds a line to what runs, what is shown, what is measured, and what is closed."""
 
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from offsets.at_broker import REQUESTS_MAX
 from offsets.catalogues import DECLARED
+from offsets.commits.embedded import EmbeddedStore
+from offsets.commits.log_file import LogFile
+from offsets.commits.service import CommitStore, OffsetService
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
 from offsets.readings.readings import Readings
+from offsets.repair.repairer import Repairer
+from offsets.restore.events import OperationNotKept
+from offsets.restore.lag import LagReader
+from offsets.restore.operations import Operations
+from offsets.restore.restorer import Restorer
 from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing
 from offsets.sets.following import Following
-from remoting.background_tasks import Report
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import BootClock, Clock
 from remoting.protocol.addresses import host_and_port
+from serving.config.checks import listed_keys
+from serving.config.name_patterns import NamePattern
 from serving.metrics.server_counters import ServerCounters
 from serving.process.broker_client import broker_client
 from serving.process.http_process import HttpProcess
@@ -30,6 +44,9 @@ from store.store import ControllerMember, StoreError
 if TYPE_CHECKING:
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
+
+#: Requests of repairs and restores under way.
+WRITES_MAX = 256
 
 
 class OffsetManager:
@@ -50,28 +67,65 @@ class OffsetManager:
         client = broker_client(config, clock, self._logs, self._counters)
         self._lead = lead_of(config, clock, emit, self._tasks.report)
         self._following = following_of(config, client, clock, emit)
+        self._store = store_of(config, self._lead, clock, self._tasks, emit)
+        self._commits = OffsetService(self._store, self._lead, clock, self._tasks, emit, config.offsets_max)
+        store_path = Path(config.store_path)
         self._readings = Readings(
             client,
             self._following,
             clock,
             emit,
             self._tasks.report,
-            store_path=Path(config.store_path),
+            store_path=store_path,
             period_ms=config.reading_period_ms,
             bytes_max=config.readings_bytes_max,
         )
+        admin = AdminClient(client, AdminLimits(requests_max=WRITES_MAX, requests_per_peer_max=REQUESTS_MAX))
+        self._repairer = Repairer(
+            admin,
+            clock,
+            emit,
+            store_path / "repairs",
+            known_before=self._readings.known_before,
+            parted=self._readings.parted,
+            is_leading=self._lead.is_leading,
+            is_master=self._following.is_master,
+            acts_for=_is_named(config.repair_groups) if config.repair == "act" else lambda _: False,
+            tasks=self._tasks,
+        )
+        self._following.listeners.append(self._repairer.changed)
+        self._readings.restarted.append(self._repairer.restarted)
+        self._lead.listeners.append(self._repairer.lead_changed)
+        self._operations = Operations(
+            store_path / "operations",
+            lambda: self._lead.me.address,
+            lambda error: emit(OperationNotKept(error=str(error))),
+        )
+        self._restorer = Restorer(
+            admin, self._readings, self._following, self._operations, clock, emit, self._lead.is_leading
+        )
+        self._lags = LagReader(admin, clock)
         #: Run until the stop signal, by the names that logs and metrics have.
         self._work: dict[str, BackgroundTask] = {
             "follow_masters": self._following.run,
             "readings": self._readings.run,
+            "repairs": self._repairer.run_files,
         }
         self._measures: list[Callable[[], Iterable[Measure]]] = [
             self._lead.measures,
             self._following.measures,
             self._readings.measures,
+            self._repairer.measures,
+            self._commits.measures,
         ]
-        #: Called in this order once no request is served any more.
-        self._closing: list[Callable[[], Awaitable[None]]] = [self._readings.close, client.close, self._lead.close]
+        #: Called in this order once no request is served any more: offsets are stored before the lead is given up.
+        self._closing: list[Callable[[], Awaitable[None]]] = [
+            self._readings.close,
+            self._commits.close,
+            self._lead.resign,
+            client.close,
+            self._lead.close,
+        ]
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
@@ -83,14 +137,16 @@ class OffsetManager:
         await self._process.start_http(self._site)
         await self._process.serve(named=self._work)
         self._process.drain()
-        await self._lead.resign()
         await self._process.close(*self._closing)
 
     def _site(self) -> "tuple[Sequence[Endpoint], None]":
         """Return the paths; in a thread, because what they import takes long."""
         from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
+        from offsets.http.commits import CommitViews  # noqa: PLC0415
         from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
         from offsets.http.readings import ReadingViews  # noqa: PLC0415
+        from offsets.http.repairs import RepairViews  # noqa: PLC0415
+        from offsets.http.restores import RestoreViews  # noqa: PLC0415
         from serving.http.endpoints import CONFIG, PROBES  # noqa: PLC0415
         from serving.http.paths import bound, endpoints_of  # noqa: PLC0415
         from serving.metrics.exposition import ProcessSources  # noqa: PLC0415
@@ -103,10 +159,28 @@ class OffsetManager:
             recorder=self._recorder,
         )
         metrics = OffsetManagerMetrics(sources, self._telemetry, self._measures)
-        manager = ManagerViews(
-            self._process.health, metrics, self._config, self._lead, self._following, stored=StoredOffsets
+        commits, store = self._commits, self._store
+
+        def stored() -> StoredOffsets:
+            return StoredOffsets(commits.table.count, store.dirty_keys, store.oldest_dirty_ms, store.last_error)
+
+        manager = ManagerViews(self._process.health, metrics, self._config, self._lead, self._following, stored)
+        views = (
+            manager,
+            ReadingViews(self._readings),
+            RepairViews(self._repairer, self._lead, self._following, self._config.repair),
+            RestoreViews(
+                self._restorer,
+                self._operations,
+                self._lags,
+                self._readings,
+                self._following,
+                commits,
+                self._lead,
+            ),
+            CommitViews(commits, secrets.token_hex(4)),
         )
-        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(manager, ReadingViews(self._readings))), None
+        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(*views)), None
 
 
 def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], None], report: Report) -> Lead:
@@ -121,6 +195,39 @@ def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], N
         return EtcdLead(etcd_options(config, config.manager_group), clock, emit, report)
     except StoreError as error:
         raise StartFailed(str(error)) from error
+
+
+def store_of(
+    config: OffsetManagerConfig, lead: Lead, clock: Clock, tasks: BackgroundTasks, emit: Callable[[Event], None]
+) -> CommitStore:
+    """Return the configured store of commits; raises StartFailed."""
+    folder = Path(config.store_path)
+    try:
+        if config.store == "embedded":
+            return EmbeddedStore(folder, clock, tasks, emit)
+        from offsets.commits.etcd_rows import EtcdRows  # noqa: PLC0415
+        from offsets.commits.write_behind import WriteBehind  # noqa: PLC0415
+        from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
+
+        assert isinstance(lead, EtcdLead), "the lead is that of the store"
+        return WriteBehind(
+            LogFile(folder, "etcd", clock),
+            EtcdRows(lead, clock),
+            clock,
+            tasks,
+            emit,
+            flush_interval_ms=config.flush_interval_ms,
+            dirty_keys_max=config.dirty_keys_max,
+            is_written_through=_is_named(config.write_through_groups),
+        )
+    except StoreError as error:
+        raise StartFailed(str(error)) from error
+
+
+def _is_named(patterns: str) -> Callable[[str], bool]:
+    """Return whether patterns name a group; asked for each change, many times a second."""
+    compiled = [NamePattern(pattern) for pattern in sorted(listed_keys(patterns))]
+    return lru_cache(50_000)(lambda group: any(pattern.matches(group) for pattern in compiled))
 
 
 def following_of(

@@ -94,6 +94,19 @@ class LogProof(NamedTuple):
     parted_at: int | None
     #: Why nothing is known; blank where every look was answered.
     problem: str = ""
+    #: Epochs say so, of the log of the newest reading.
+    is_exact: bool = False
+
+    def of_run(self, own: Iterable[Fingerprint]) -> "LogProof":
+        """Return the proof for readings of one run of a master, of which these fingerprints are.
+
+        Fingerprints of earlier runs may be of another log that has parted from this one unnoticed: a broker that leads
+        again has all of its own, whatever others wrote meanwhile. So they prove nothing beyond the last of this run.
+        """
+        if self.is_exact:
+            return self
+        own_until = max((mark.end for mark in own if mark.end <= self.same_until), default=0)
+        return self._replace(same_until=own_until)
 
     def proves(self, first_end: int) -> bool:
         """Return whether everything below the first end of a reading is in the log of the broker."""
@@ -115,7 +128,7 @@ def prove(before: LogBefore, now: LogNow, looks: Iterable[Look]) -> LogProof:
             return LogProof(0, None, f"the message at {fingerprint.place} of the log could not be looked at")
         if look != fingerprint:
             if epochs_part is not None and max(same_until, now.begin) <= epochs_part <= fingerprint.place:
-                return LogProof(epochs_part, epochs_part)
+                return LogProof(epochs_part, epochs_part, is_exact=True)
             return LogProof(same_until, max(same_until, now.begin))
         same_until = fingerprint.end
     if not same_until:
@@ -125,7 +138,7 @@ def prove(before: LogBefore, now: LogNow, looks: Iterable[Look]) -> LogProof:
         return LogProof(same_until, same_until if now.end < before.end else None)
     if epochs_part < same_until:
         return LogProof(0, None, f"its epochs part from the former ones at {epochs_part}, and its messages do not")
-    return LogProof(epochs_part, epochs_part if epochs_part < before.end else None)
+    return LogProof(epochs_part, epochs_part if epochs_part < before.end else None, is_exact=True)
 
 
 def _end_by_epochs(before: Sequence[LogEpoch] | None, now: LogNow) -> int | None:

@@ -45,10 +45,26 @@ class GroupKind(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+class GroupMembers(NamedTuple):
+    """How a group consumes, as its members say now."""
+
+    kind: GroupKind
+    #: A member is connected to the broker.
+    is_online: bool = False
+    #: Up to where a member has pulled, by topic and queue id of this broker; absent where no member tells.
+    positions: Mapping[tuple[str, int], int] = {}
+
+
 #: Topics of light message queues begin so; their offsets are never written.
 LMQ_PREFIX: Final = "%LMQ%"
+RETRY_PREFIX: Final = "%RETRY%"
 
 
 def is_writable(key: GroupTopic) -> bool:
     """Return whether a group's offsets in a topic may ever be written: not those of light queues and broadcasting."""
     return not (key.topic.startswith(LMQ_PREFIX) or key.group.endswith(BROADCAST_SUFFIX))
+
+
+def is_pop_retry(key: GroupTopic) -> bool:
+    """Return whether a group has a retry topic of its own for messages that it has popped: `%RETRY%group_topic`."""
+    return key.topic.startswith((f"{RETRY_PREFIX}{key.group}_", f"{RETRY_PREFIX}{key.group}+"))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from offsets.readings.reader import FAILURES
-from offsets.values import GroupKind, GroupTopic, SetName
+from offsets.values import GroupKind, GroupTopic, SetName, is_pop_retry
 from remoting.admin.client import AdminClient
 from remoting.admin.clients import running_consumer
 from remoting.admin.groups import connections_of_group
@@ -25,7 +25,6 @@ MEMBERS_MAX: Final = 32
 #: Groups that are remembered, and that wait.
 GROUPS_MAX: Final = 100_000
 
-_RETRY: Final = "%RETRY%"
 _CONSUME_POP: Final = "CONSUME_POP"
 
 
@@ -98,8 +97,3 @@ async def kind_of(admin: AdminClient, address: str, group: str) -> GroupKind:
     except FAILURES:
         return GroupKind.UNKNOWN
     return GroupKind.PULL if holds_queues else GroupKind.UNKNOWN
-
-
-def is_pop_retry(key: GroupTopic) -> bool:
-    """Return whether a group has a retry topic of its own for messages that it has popped: `%RETRY%group_topic`."""
-    return key.topic.startswith((f"{_RETRY}{key.group}_", f"{_RETRY}{key.group}+"))

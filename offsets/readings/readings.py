@@ -19,7 +19,7 @@ from zlib import crc32
 
 import msgspec
 
-from offsets.proof import Fingerprint
+from offsets.proof import Fingerprint, LogBefore
 from offsets.readings.events import (
     FILE_BYTES,
     REPLICAS_IDLE,
@@ -193,6 +193,14 @@ class Readings:
             # One that is in memory too is newer there: its monotonic time is known.
             former.insert(0, stored)
         return max(reversed(former), key=lambda reading: reading.ended_unix_ms, default=None)
+
+    def log_before(self, reading: Reading) -> tuple[LogBefore, list[Fingerprint]]:
+        """Return the log that a reading saw, as far as it is known, and the fingerprints of the run that was read."""
+        found = self._sets.get(reading.set_name)
+        taken = [] if found is None else found.fingerprints
+        own = [mark.fingerprint for mark in taken if mark.run == reading.run]
+        former = [mark.fingerprint for mark in taken if mark.unix_ms <= reading.ended_unix_ms]
+        return LogBefore(tuple(sorted({*own, *former})), reading.second_end, reading.epochs), own
 
     def moments(self, set_name: SetName) -> list[int]:
         """Return moments with a reading, Unix ms, the oldest first; in the last hour there are others in between."""

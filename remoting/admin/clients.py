@@ -40,6 +40,8 @@ class HeldQueue:
     last_lock_unix_ms: int | None
     last_pull_unix_ms: int | None
     last_consume_unix_ms: int | None
+    #: Up to where it has pulled, if it has messages that it has not consumed.
+    pulled_until: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,7 @@ def _held(body: ProcessQueueBody) -> HeldQueue:
         last_lock_unix_ms=_time(body.last_lock_timestamp),
         last_pull_unix_ms=_time(body.last_pull_timestamp),
         last_consume_unix_ms=_time(body.last_consume_timestamp),
+        pulled_until=body.cached_msg_max_offset + 1 if body.cached_msg_max_offset and body.cached_msg_count else None,
     )
 
 

@@ -62,7 +62,7 @@ class ManagerLine:
                 raise NotSent(self._port) from error
         reader, writer = self._stream
         content = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: manager\r\nContent-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         try:
             async with asyncio.timeout(ANSWER_S):
                 writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
@@ -247,7 +247,7 @@ def _changed(answer, queues):
 def _deleted(answer, queues):
     deleted = {each["queueId"]: (OK, _position(each["old"])) for each in answer["queues"]}
     # A queue that is being reset is not deleted, and not named: nobody knows which one it is.
-    return deleted if answer["counts"].get("fenced") else dict.fromkeys(queues, (ABSENT, None)) | deleted
+    return deleted if answer["counts"].keys() & {"fenced", "unknown"} else dict.fromkeys(queues, (ABSENT, None)) | deleted
 
 
 def _is_decided(result, *statuses):

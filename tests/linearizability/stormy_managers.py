@@ -75,10 +75,10 @@ class CommitStorm:
 class StormyManagers:
     """The managers, and their killer."""
 
-    def __init__(self, etcd, folder, *, managers, write_through):
+    def __init__(self, etcd, folder, *, managers, write_through, kind):
         self.etcd = etcd
         options = {"store": "etcd", "etcd_endpoints": ";".join(etcd.endpoints), "write_through_groups": write_through}
-        self.managers = [OffsetManager(folder, f"manager{number}", **options) for number in range(managers)]
+        self.managers = [kind(folder, f"manager{number}", **options) for number in range(managers)]
         for each in self.managers:
             each.options["advertised_address"] = each.address
             each.timeout_s = 5
@@ -147,20 +147,23 @@ def _leads(manager):
 
 
 @contextlib.contextmanager
-def stormy_managers(folder, *, managers=2, write_through="strict-*"):
+def stormy_managers(folder, *, managers=2, write_through="strict-*", kind=OffsetManager):
     with running_etcd(folder / "etcd", members=3) as etcd:
-        group = StormyManagers(etcd, folder, managers=managers, write_through=write_through)
+        group = StormyManagers(etcd, folder, managers=managers, write_through=write_through, kind=kind)
         try:
             yield group.start()
         finally:
             group.stop()
 
 
-async def commit_while_killing(group, kinds, seconds, seed):
-    """Let clients commit for so long at least, while these are killed one after the other; return what was seen."""
+async def commit_while_killing(group, kinds, seconds, seed, *, requests=None, local_groups=LOCAL_GROUPS):
+    """Let clients commit for so long at least, while these are killed one after the other; return what was seen.
+
+    `requests` says how often which kind is requested of the groups that are written through.
+    """
     chance = random.Random(seed)
-    histories = [GroupHistory(f"strict-{number}") for number in range(STRICT_GROUPS)]
-    histories += [GroupHistory(f"local-{number}", kinds={COMMIT: 1}) for number in range(LOCAL_GROUPS)]
+    histories = [GroupHistory(f"strict-{number}", kinds=requests) for number in range(STRICT_GROUPS)]
+    histories += [GroupHistory(f"local-{number}", kinds={COMMIT: 1}) for number in range(local_groups)]
     ports = [each.port for each in group.managers]
     clients = [
         RestlessCommitter(f"{history.group}-client{number}", history, ports, chance)

@@ -12,7 +12,7 @@ from measured import note
 from offset_site import BROKER, SOON_S, OffsetSite, consumed, offsets_by_queue
 from peers.jars import V4_9, V5_5
 from peers.lab import Lab
-from peers.offset_managers import OffsetManager, a_queue
+from peers.offset_managers import NewOffsetManager, OffsetManager, a_queue
 from peers.waiting import holds_for, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -31,10 +31,10 @@ _serial = itertools.count()
 class StoreSite(OffsetSite):
     """Clients of one release, a broker of 5.5.0, and an offset manager."""
 
-    def __init__(self, lab, version):
+    def __init__(self, lab, version, manager):
         super().__init__(lab, broker_version=V5_5)
         self.version = version
-        self.manager = lab.kept(OffsetManager(lab.folder)).launch()
+        self.manager = lab.kept(manager(lab.folder)).launch()
         self.producers = self.traffic("producers", version)
         self.manager.ready()
         self.ready()
@@ -90,10 +90,19 @@ class StoreSite(OffsetSite):
         return self.broker.stored_messages(topic, queues=queue + 1) - self.broker.stored_messages(topic, queues=queue)
 
 
-@pytest.fixture(scope="module", params=[V5_5, pytest.param(V4_9, marks=pytest.mark.soak)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        (V5_5, OffsetManager),
+        pytest.param((V4_9, OffsetManager), marks=pytest.mark.soak),
+        (V5_5, NewOffsetManager),
+        pytest.param((V4_9, NewOffsetManager), marks=pytest.mark.soak),
+    ],
+    ids=lambda values: f"{values[0]}-{values[1].module}",
+)
 def site(request, tmp_path_factory):
     with contextlib.closing(Lab(tmp_path_factory.mktemp("stores"))) as lab:
-        yield StoreSite(lab, request.param)
+        yield StoreSite(lab, *request.param)
 
 
 def test_killed_consumer_is_succeeded_where_its_last_commit_was_and_a_killed_manager_hinders_nobody(site):
@@ -176,7 +185,7 @@ def test_consumer_begins_nowhere_while_its_offset_is_unavailable(site):
     site.producers.send(producer, topic=topic, count=40, interval_ms=1)
     site.producers.finish(producer)
     entries = [a_queue(queue, group=group, topic=topic, broker=BROKER) | {"offset": 3} for queue in range(QUEUES)]
-    assert site.manager.post("/v1/offsets/seed", {"writer": "alice", "entries": entries}).status == 200
+    assert site.manager.commit(*entries).statuses == ["ok"] * QUEUES
     site.manager.process.kill()
     traffic = site.consumers()
     site.receive(traffic, topic, group, from_="LAST_OFFSET")
@@ -197,7 +206,7 @@ def test_offset_beyond_the_end_of_a_queue_is_reset_to_it_and_what_is_sent_then_i
     for number in range(5):
         site.send(topic, f"old:{number}")
     entry = a_queue(0, group=group, topic=topic, broker=BROKER) | {"offset": 12}
-    assert site.manager.post("/v1/offsets/seed", {"writer": "alice", "entries": [entry]}).status == 200
+    assert site.manager.commit(entry).statuses == ["ok"]
     traffic = site.consumers()
     site.receive(traffic, topic, group)
     wait_until(lambda: site.stored(topic, group) == {0: 5}, seconds=SOON_S, what="the consumer resets its offset")

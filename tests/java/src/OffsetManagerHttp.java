@@ -99,7 +99,9 @@ final class OffsetManagerHttp {
             Map<String, Object> item = named(entry.queue);
             item.put("offset", entry.offset);
             item.put("resetEpoch", entry.resetEpoch);
-            item.put("token", entry.token);
+            if (entry.token > 0) {
+                item.put("token", entry.token);
+            }
             items.add(item);
         }
         Map<?, ?> answer = post("/v1/offsets/commit", Map.of("writer", writer, "entries", items));

@@ -1,0 +1,376 @@
+"""One broker, as repairs and restores see it: its log, offsets and queues, how groups consume, and writes. The edge.
+
+Everything that is asked of a broker twice is asked here: a broker that is busy is asked again, a master that does not
+serve yet is awaited by the caller. Nothing is pulled (docs/protocol/broker-admin.md 31), no queue is made by a question
+(a broker of 4.9 makes one for 30 and 31), and offsets are read before the ends of queues, so that no end is older than
+the offset that is compared with it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, prove
+from offsets.queue_proof import QueueEnds, QueuePlace
+from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.brokers import broker_options, broker_runtime
+from remoting.admin.client import AdminClient
+from remoting.admin.clients import RunningConsumer, running_consumer
+from remoting.admin.groups import connections_of_group
+from remoting.admin.log_epochs import LogEpoch, LogEpochs, log_epochs
+from remoting.admin.offset_table import all_offsets, decode_key, decode_offsets
+from remoting.admin.offsets import (
+    RESETS_ON_SERVER,
+    OffsetCommit,
+    commit_offset,
+    max_offset,
+    min_offset,
+    reset_offset,
+)
+from remoting.admin.stored_messages import LogFileEnds, is_none_there, message_in_log, queue_entry
+from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
+from remoting.background_tasks import all_results
+from remoting.client import send_always
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused
+from remoting.protocol.shapes.broker_admin import OFFSET_KEY_SEPARATOR
+from remoting.protocol.shapes.route import MASTER_ID
+
+#: Requests of one work under way at one broker.
+REQUESTS_MAX: Final = 16
+#: A broker refuses with SYSTEM_BUSY while it becomes master, and under load: so often is a request repeated.
+BUSY_TRIES: Final = 20
+PAUSE_S: Final = 0.05
+#: Messages of the log that are looked at for one proof have this long together.
+LOOKS_S: Final = 5.0
+#: Of a group with more members nothing is shown.
+MEMBERS_MAX: Final = 50
+#: Entries of an offset table that are decoded before others run.
+SLICE_ENTRIES: Final = 500
+#: What a broker fails with.
+BROKER_FAILURES: Final = (Refused, InvokeError, BodyError)
+
+#: The option of brokers from 5.5.0 on that keep what was popped outside the log: no slave has it.
+_POPS_IN_KV: Final = "popConsumerKVServiceEnable"
+_NAME: Final = "brokerName"
+#: Releases that cannot pop, as 28 spells them.
+_BEFORE_POP: Final = ("V3_", "V4_")
+
+Found = TypeVar("Found")
+Item = TypeVar("Item")
+
+
+class NotServing(Exception):  # not an error: the caller tries again
+    """The broker does not serve as master yet, or does not answer; the text says which."""
+
+
+class OtherBroker(Exception):  # not an error: there is nothing to do here
+    """A broker of another name answers at the address."""
+
+
+class BrokerOptions(NamedTuple):
+    """What options of a broker (26) decide. One that refuses to tell, as with ACL, may be anything."""
+
+    resets_on_server: bool = False
+    pops_in_kv: bool = True
+
+
+class BrokerLog(NamedTuple):
+    """The log of a broker, and whether groups may pop from it."""
+
+    now: LogNow
+    boot_unix_ms: int | None
+    can_pop: bool
+
+
+class ShownOffsets(NamedTuple):
+    """The offsets that a broker shows."""
+
+    offsets: Mapping[GroupTopic, Mapping[int, int]]
+    #: What it has stored there is not known, which is not nothing.
+    unreadable: frozenset[GroupTopic]
+
+    def offset(self, key: QueueKey) -> int | None:
+        """Return the offset of a group in a queue; None if it has none."""
+        return self.offsets.get(GroupTopic(key.group, key.topic), {}).get(key.queue_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AtBroker:
+    """Requests of one broker."""
+
+    admin: AdminClient
+    set_name: SetName
+    #: `host:port`.
+    address: str
+
+    async def call(self, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always) -> Found:
+        """Return what the broker answers; one that is busy is asked again. Raises as AdminClient.call."""
+        for _ in range(BUSY_TRIES):
+            try:
+                return await self.admin.call(self.address, wanted, before_send)
+            except Refused as refused:
+                if refused.code != ResponseCode.SYSTEM_BUSY:
+                    raise
+            await asyncio.sleep(PAUSE_S)
+        return await self.admin.call(self.address, wanted, before_send)
+
+    # The broker and its log
+
+    async def options(self) -> BrokerOptions:
+        """Return what its options decide; raises OtherBroker, and NotServing where it does not answer.
+
+        Where no controller elects, NameServers alone show whose offsets an address has, and brokers may have exchanged
+        addresses.
+        """
+        try:
+            options = await self.call(broker_options([_NAME, RESETS_ON_SERVER, _POPS_IN_KV]))
+        except Refused:
+            return BrokerOptions()
+        except (InvokeError, BodyError) as error:
+            raise NotServing(str(error)) from error
+        if (name := options.get(_NAME, "").strip()) not in ("", self.set_name.broker_name):
+            raise OtherBroker(f"{self.address} is {name} by its own options (26), not {self.set_name.broker_name}")
+        return BrokerOptions(_is_on(options, RESETS_ON_SERVER), _is_on(options, _POPS_IN_KV))
+
+    async def log(self, master_epoch: int | None) -> BrokerLog:
+        """Return what its log is; raises NotServing until it is master and its messages are in their queues.
+
+        Raises OtherBroker too.
+        """
+        try:
+            runtime = await self.call(broker_runtime())
+            epochs = await self._epochs()
+        except BROKER_FAILURES as error:
+            raise NotServing(str(error)) from error
+        begin, end = runtime.commit_log_min_offset, runtime.commit_log_max_offset
+        if begin is None or end is None:
+            raise NotServing(f"{self.address} does not report where its log begins and ends (28)")
+        if (behind := runtime.dispatch_behind_bytes or 0) > 0:
+            await self._dispatched(end, behind)
+        can_pop = runtime.version is None or not runtime.version.startswith(_BEFORE_POP)
+        return BrokerLog(LogNow(max(begin, 0), end, epochs, master_epoch), runtime.boot_unix_ms, can_pop)
+
+    async def prove(self, before: LogBefore, now: LogNow) -> LogProof:
+        """Return how far its log is the one that was read before; raises NotServing where a look has no answer."""
+        looks: list[Look] = [NoMessage.UNKNOWN] * len(before.fingerprints)
+
+        async def look(number: int) -> None:
+            looks[number] = await self.look(before.fingerprints[number].place)
+
+        kept = [number for number, fingerprint in enumerate(before.fingerprints) if fingerprint.place >= now.begin]
+        try:
+            async with asyncio.timeout(LOOKS_S):
+                await for_all(kept, look)
+            # What expires meanwhile is not lost.
+            begin = (await self.call(broker_runtime())).commit_log_min_offset or 0
+        except (TimeoutError, *BROKER_FAILURES) as error:
+            raise NotServing(f"{self.address} does not show the messages of its log (33): {error}") from error
+        proof = prove(before, now._replace(begin=max(begin, now.begin)), looks)
+        if proof.problem and any(looks[number] is NoMessage.UNKNOWN for number in kept):
+            raise NotServing(f"{self.address}: {proof.problem}")
+        return proof
+
+    async def look(self, place: int) -> Look:
+        """Return the message that begins at a place of the log (33)."""
+        try:
+            message = await self.call(message_in_log(place))
+        except Refused as refused:
+            return NoMessage.ABSENT if is_none_there(refused) else NoMessage.UNKNOWN
+        except LogFileEnds:
+            return NoMessage.ABSENT
+        except (InvokeError, BodyError):
+            return NoMessage.UNKNOWN
+        return Fingerprint(
+            place=message.physical_offset,
+            length=message.length,
+            topic=message.topic,
+            queue_id=message.queue_id,
+            queue_offset=message.queue_offset,
+            store_unix_ms=message.store_unix_ms,
+            body_crc=message.body_crc,
+        )
+
+    # Groups and queues
+
+    async def shown(self) -> ShownOffsets:
+        """Return its offsets (43); others run in between. Raises as AdminClient.call."""
+        reader = (await self.call(all_offsets())).reader()
+        offsets: dict[GroupTopic, dict[int, int]] = {}
+        unreadable = set[GroupTopic]()
+        entries = iter(reader.next_entry, None)
+        while part := list(islice(entries, SLICE_ENTRIES)):
+            for entry in part:
+                topic, _, group = entry.key.partition(OFFSET_KEY_SEPARATOR.encode())
+                try:
+                    name = GroupTopic(decode_key(group), decode_key(topic))
+                except BodyError:
+                    continue
+                try:
+                    offsets[name] = decode_offsets(entry.value)
+                except BodyError:
+                    unreadable.add(name)
+            await asyncio.sleep(0)
+        return ShownOffsets(offsets, frozenset(unreadable))
+
+    async def members(self, group: str, *, can_pop: bool = True) -> GroupMembers:
+        """Return how a group consumes (203, then 307 of each member), as only its members know.
+
+        It pulls only if all members say so: some hold queues, and none pops or may pop. From a broker that cannot pop
+        any member pulls, whatever it tells.
+        """
+        try:
+            connected = await self.call(connections_of_group(group))
+        except BROKER_FAILURES:
+            return GroupMembers(GroupKind.UNKNOWN, is_online=True)
+        if connected is None:
+            return GroupMembers(GroupKind.UNKNOWN)
+        if connected.is_broadcasting:
+            return GroupMembers(GroupKind.BROADCAST, is_online=True)
+        unknown = GroupMembers(GroupKind.UNKNOWN, is_online=True)
+        if len(connected.clients) > MEMBERS_MAX:
+            return unknown
+        positions: dict[tuple[str, int], int] = {}
+        has_queues = not can_pop
+        for client in connected.clients:
+            try:
+                running = await self.call(running_consumer(group, client.client_id))
+            except BROKER_FAILURES:
+                if can_pop:
+                    return unknown
+                continue
+            if running.pop_queues:
+                return GroupMembers(GroupKind.POP, is_online=True)
+            if can_pop and not (running.queues or running.started_unix_ms):
+                # A member without any queue tells at least when it started. A proxy tells nothing of its gRPC clients.
+                return unknown
+            has_queues |= bool(running.queues)
+            self._add_positions(positions, running)
+        return GroupMembers(GroupKind.PULL, is_online=True, positions=positions) if has_queues else unknown
+
+    async def place(self, topic: str, queue_id: int, offset: int) -> QueuePlace | None:
+        """Return where a message is (321); None if the broker does not have the queue. Raises as AdminClient.call."""
+        try:
+            entry = await self.call(queue_entry(topic, queue_id, offset))
+            if entry is not None:
+                return QueuePlace(entry.physical_offset, entry.min_offset, entry.max_offset)
+        except Refused as refused:
+            if refused.code != ResponseCode.SYSTEM_ERROR:
+                raise
+            return None
+        if (ends := await self.queue_ends(topic, queue_id)) is None:
+            raise BodyError(f"queue {queue_id} of topic {topic} has no readable beginning")
+        return QueuePlace(None, *ends)
+
+    async def queue_ends(self, topic: str, queue_id: int) -> QueueEnds | None:
+        """Return where a queue that the broker has begins and ends; None if it cannot read it."""
+        first = await self.call(min_offset(topic, queue_id))
+        return None if first is None else QueueEnds(first, await self.call(max_offset(topic, queue_id)))
+
+    async def topic_ends(self, topic: str, wanted: Collection[int]) -> dict[int, QueueEnds]:
+        """Return where the queues of a topic begin and end (202), those that are wanted among them if it has them.
+
+        Empty for a topic that it does not have. Raises as AdminClient.call.
+        """
+        try:
+            listed = await self.call(queue_offsets(topic))
+        except Refused as refused:
+            if refused.code == ResponseCode.TOPIC_NOT_EXIST:
+                return {}
+            raise
+        found = {
+            queue.queue_id: QueueEnds(ends.min_offset, ends.max_offset)
+            for queue, ends in listed.items()
+            if ends.min_offset is not None
+        }
+        listed_ids = {queue.queue_id for queue in listed}
+        if missing := [queue_id for queue_id in wanted if queue_id not in listed_ids]:
+            # Up to 5.2.0 queues that are only read from are not listed.
+            readable = await self._read_queue_nums(topic)
+            for queue_id in missing:
+                if queue_id < readable and (ends := await self.queue_ends(topic, queue_id)) is not None:
+                    found[queue_id] = ends
+        return found
+
+    # Writes
+
+    async def commit(self, key: QueueKey, offset: int, before_send: Callable[[], None]) -> bool:
+        """Commit an offset (15); False where a reset waits for the group's next pull. Raises as AdminClient.call."""
+        request = commit_offset(key.group, key.topic, key.queue_id, offset)
+        return await self.call(request, before_send) is OffsetCommit.STORED
+
+    async def send_members(self, key: QueueKey, offset: int, before_send: Callable[[], None]) -> int:
+        """Send members to an offset (222), and return where: the first message, if the offset has expired.
+
+        Only for brokers that reset on their side. Raises as AdminClient.call.
+        """
+        try:
+            await self.call(reset_offset(key.group, key.topic, key.queue_id, offset), before_send)
+        except Refused:
+            first = await self.call(min_offset(key.topic, key.queue_id))
+            if first is None or first <= offset:
+                raise
+            await self.call(reset_offset(key.group, key.topic, key.queue_id, first), before_send)
+            return first
+        return offset
+
+    def _add_positions(self, positions: dict[tuple[str, int], int], running: RunningConsumer) -> None:
+        for queue, held in running.queues.items():
+            if queue.broker_name != self.set_name.broker_name or held.is_dropped:
+                continue
+            told = [offset for offset in (held.commit_offset, held.pulled_until) if offset is not None]
+            if told:
+                key = queue.topic, queue.queue_id
+                positions[key] = max(*told, positions.get(key, 0))
+
+    async def _epochs(self) -> tuple[LogEpoch, ...] | None:
+        """Return where each master epoch begins; None of a broker without a controller."""
+        try:
+            found: LogEpochs = await self.call(log_epochs())
+        except Refused as refused:
+            if refused.code == ResponseCode.SYSTEM_BUSY:
+                raise
+            return None
+        if found.broker_name != self.set_name.broker_name:
+            raise OtherBroker(f"{self.address} is {found.broker_name}, not {self.set_name.broker_name}")
+        if found.broker_id != MASTER_ID:
+            raise NotServing(f"{self.address} reports (1007) brokerId {found.broker_id}: it is no master")
+        return found.epochs
+
+    async def _dispatched(self, end: int, behind: int) -> None:
+        """Wait until all messages below `end` are in their queues; raises NotServing."""
+        for _ in range(BUSY_TRIES):
+            await asyncio.sleep(PAUSE_S)
+            try:
+                runtime = await self.call(broker_runtime())
+            except BROKER_FAILURES as error:
+                raise NotServing(str(error)) from error
+            behind = runtime.dispatch_behind_bytes or 0
+            if (runtime.commit_log_max_offset or 0) - behind >= end:
+                return
+        raise NotServing(f"{self.address} does not have all messages in their queues yet (28), {behind} bytes behind")
+
+    async def _read_queue_nums(self, topic: str) -> int:
+        try:
+            found = await self.call(topic_definition(topic))
+        except NotSupported:
+            found = await self.call(topic_definition_of_all(topic))
+        return 0 if found is None else found.read_queue_nums
+
+
+async def for_all(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:
+    """Do `work` for each item, REQUESTS_MAX at a time."""
+    left: Iterator[Item] = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    await all_results(worker() for _ in range(REQUESTS_MAX))
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    return options.get(name, "").strip().lower() == "true"

@@ -1,0 +1,323 @@
+"""Rows of offsets in etcd: loaded in pages, written in transactions that compare revisions and the key `leader`.
+
+Of 128 operations that etcd takes in a transaction a batch uses 100 keys at most, and of 1.5 MiB 1 MiB. etcd3's messages
+are made by protobuf's implementation in Python, which takes 0.1 ms for each row, so writes are encoded here: fields and
+numbers are those of rpc.proto of etcd 3.5 (`TxnRequest`, `Compare`, `RequestOp`, `TxnResponse`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from offsets.commits.formats import Unreadable, decoded_row, name_of, path_of
+from offsets.commits.stored import RowName, StoredOffset
+from offsets.etcd_lead import EtcdLead
+from remoting.clock import Clock
+from store.etcd.calls import LeaderKeyState, OwnLeaderKey
+from store.etcd.client import EtcdConnection, MessageDecodeError, Metadata, messages
+from store.etcd.keys import after_prefix, holder_of, leader_value, shown_key
+from store.etcd.threads import CallThreads
+from store.store import OutcomeUnknown
+
+BATCH_KEYS_MAX: Final = 100
+BATCH_BYTES_MAX: Final = 1 << 20
+#: How much is sent at most, so that a flood of commits leaves etcd time for others.
+REQUESTS_PER_S: Final = 50.0
+BYTES_PER_S: Final = 8 << 20
+#: Rows of one page; the second number where an answer of so many was too large.
+PAGE_ROWS: Final = (500, 25)
+#: What one put takes in addition to its value and its key, which is compared, put, and read where that fails.
+_PUT_BYTES: Final = 64
+
+Answer = TypeVar("Answer")
+
+
+class RowWrite(NamedTuple):
+    """A row to be written if its key is still at this revision (0: not there); None removes it."""
+
+    name: RowName
+    body: bytes | None
+    revision: int
+
+
+class RowWritten(NamedTuple):
+    """What became of a write."""
+
+    #: None: the row had another revision, or the batch was not stored for that of another row.
+    revision: int | None
+    #: Of a row that had moved, what is there now.
+    present: "PresentRow | None" = None
+
+
+class PresentRow(NamedTuple):
+    """A row as etcd has it."""
+
+    queues: dict[int, StoredOffset]
+    revision: int
+    #: Why it cannot be read; blank if it can be.
+    problem: str = ""
+
+
+class LastLead(msgspec.Struct, frozen=True):
+    """Whose local file may hold what etcd lacks: that of the manager that led last, if it is of its last lead."""
+
+    file: str
+    lead: int
+
+
+class EtcdRows:
+    """The rows of one group of managers; one write at a time."""
+
+    def __init__(self, lead: EtcdLead, clock: Clock) -> None:
+        self.lead: Final = lead
+        self._clock = clock
+        # Renewals of the lead do not wait behind rows.
+        self._threads = CallThreads(1, clock, lead.observer)
+        self._rows: Final = lead.keys.prefix + b"commits/"
+        self._last_lead: Final = lead.keys.prefix + b"last-lead"
+        self._last_lead_revision = 0
+        #: When the next write may begin, monotonic ms.
+        self._due_ms = 0.0
+
+    async def last_lead(self) -> LastLead:
+        """Return which manager led last; raises StoreError."""
+        kvs, _ = await self._call("load", _page(self._last_lead, self._last_lead + b"\0", 1))
+        self._last_lead_revision = kvs[0].mod_revision if kvs else 0
+        try:
+            return msgspec.json.decode(kvs[0].value, type=LastLead) if kvs else LastLead("", 0)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return LastLead("", 0)
+
+    async def lead_with(self, file: str) -> None:
+        """Note that this manager leads with its local file; raises StoreError."""
+        put = _Put(self._last_lead, msgspec.json.encode(LastLead(file, self.lead.number)), self._last_lead_revision)
+        if not (await self._transact([put])).is_stored:
+            raise OutcomeUnknown("etcd: the last lead was written meanwhile")
+
+    async def load(self) -> AsyncIterator[tuple[RowName, PresentRow]]:
+        """Yield all rows; raises StoreError."""
+        start, is_more = self._rows, True
+        while is_more:
+            kvs, is_more = await self._page(start)
+            for kv in kvs:
+                try:
+                    yield name_of(kv.key.removeprefix(self._rows).decode()), _present(kv)
+                except (Unreadable, UnicodeDecodeError) as error:
+                    raise OutcomeUnknown(f"etcd: the key {shown_key(kv.key)} is not ours: {error}; delete it") from None
+            start = kvs[-1].key + b"\0" if is_more else start
+
+    async def put(self, writes: Sequence[RowWrite]) -> list[RowWritten]:
+        """Write rows, batch by batch, and return what became of each; raises StoreError, and then some may be written.
+
+        Of a batch with rows that have moved nothing is stored: write the others again.
+        """
+        written: list[RowWritten] = []
+        for batch in _batches(
+            [_Put(self._rows + path_of(write.name).encode(), write.body, write.revision) for write in writes]
+        ):
+            outcome = await self._transact(batch)
+            for put, kv in zip(batch, outcome.present or [None] * len(batch), strict=True):
+                if outcome.is_stored:
+                    written.append(RowWritten(0 if put.body is None else outcome.revision))
+                elif (kv.mod_revision if kv is not None else 0) == put.revision:
+                    written.append(RowWritten(None))
+                else:
+                    written.append(RowWritten(None, PresentRow({}, 0) if kv is None else _present(kv)))
+        return written
+
+    async def _page(self, start: bytes) -> tuple[Sequence[Any], bool]:
+        for limit in PAGE_ROWS:
+            try:
+                return await self._call("load", _page(start, after_prefix(self._rows), limit))
+            except OutcomeUnknown:
+                # An answer of large rows is longer than a message may be.
+                if limit == PAGE_ROWS[-1]:
+                    raise
+        raise AssertionError("the last page is returned or raised")
+
+    async def _transact(self, batch: "Sequence[_Put]") -> "_Outcome":
+        """Send one transaction, no sooner than the rate allows; raises Deposed if another manager leads."""
+        own_key = self.lead.own_key()
+        begin_ms = max(self._due_ms, float(self._clock.now_ms()))
+        size = sum(put.request_bytes for put in batch)
+        self._due_ms = begin_ms + 1000 * max(1 / REQUESTS_PER_S, size / BYTES_PER_S)
+        if (wait_ms := begin_ms - self._clock.now_ms()) > 0:
+            await asyncio.sleep(wait_ms / 1000)
+        call = _transaction(self.lead.keys.leader, own_key, batch)
+        outcome = await self._call("commit", call, is_repeatable=False)
+        self.lead.revision_seen(outcome.revision)
+        if outcome.leader_key is None or own_key.is_of(outcome.leader_key.holder):
+            return outcome
+        raise self.lead.deposed_by(outcome.leader_key)
+
+    def close(self) -> None:
+        """End the thread once its call has ended."""
+        self._threads.close()
+
+    async def _call(
+        self, kind: str, call: Callable[[EtcdConnection, float, Metadata], Answer], *, is_repeatable: bool = True
+    ) -> Answer:
+        return await self._threads.run(
+            kind,
+            lambda deadline_ms: self.lead.client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable),
+        )
+
+
+def _present(kv: Any) -> PresentRow:
+    try:
+        return PresentRow(decoded_row(kv.value), kv.mod_revision)
+    except Unreadable as error:
+        problem = (
+            f"etcd: the offsets at {shown_key(kv.key)} cannot be read: {error}. Restore this key from a backup, or "
+            "delete it, and restart the offset manager"
+        )
+        return PresentRow({}, kv.mod_revision, problem)
+
+
+# Transactions as bytes
+
+
+class _Put(NamedTuple):
+    key: bytes
+    body: bytes | None
+    revision: int
+
+    @property
+    def request_bytes(self) -> int:
+        return 3 * len(self.key) + len(self.body or b"") + _PUT_BYTES
+
+
+class _Outcome(NamedTuple):
+    is_stored: bool
+    #: Of etcd, after it.
+    revision: int
+    #: Who leads, and what stands at each key, where nothing was stored.
+    leader_key: LeaderKeyState | None = None
+    present: Sequence[Any] = ()
+
+
+def _batches(puts: Sequence[_Put]) -> Iterator[Sequence[_Put]]:
+    start = size = 0
+    for at, put in enumerate(puts):
+        if at > start and (at - start == BATCH_KEYS_MAX or size + put.request_bytes > BATCH_BYTES_MAX):
+            yield puts[start:at]
+            start, size = at, 0
+        size += put.request_bytes
+    if start < len(puts):
+        yield puts[start:]
+
+
+def _page(start: bytes, end: bytes, limit: int) -> Callable[[EtcdConnection, float, Metadata], tuple[list[Any], bool]]:
+    request = messages.RangeRequest(key=start, range_end=end, limit=limit)
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[list[Any], bool]:
+        answer = connection.kv.Range(request, timeout=seconds, metadata=metadata)
+        return list(answer.kvs), bool(answer.more)
+
+    return call
+
+
+def _transaction(
+    leader_key: bytes, own_key: OwnLeaderKey, puts: Sequence[_Put]
+) -> Callable[[EtcdConnection, float, Metadata], _Outcome]:
+    """Write keys, all or none: if each is at its revision and this manager leads; otherwise read them.
+
+    The value of the key `leader` is compared as well: revisions come again where etcd was put back to an older state.
+    """
+    request = encoded_transaction(leader_key, own_key.token, leader_value(own_key.me, own_key.run), puts)
+
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> _Outcome:
+        answer = connection.transact(request, timeout=seconds, metadata=metadata)
+        try:
+            is_stored, revision = decoded_answer(answer)
+            if is_stored:
+                return _Outcome(is_stored=True, revision=revision)
+            responses = messages.TxnResponse.FromString(answer).responses
+            leader, *present = (next(iter(response.response_range.kvs), None) for response in responses)
+        except (IndexError, ValueError, MessageDecodeError) as error:
+            raise OutcomeUnknown(f"etcd at {connection.address}: an answer cannot be read: {error}") from None
+        holder = LeaderKeyState(None if leader is None else holder_of(leader), revision)
+        return _Outcome(is_stored=False, revision=revision, leader_key=holder, present=present)
+
+    return call
+
+
+#: The greatest value of a byte of a number that no further byte follows.
+_LAST_MAX: Final = 0x7F
+#: Wire types: a number, or bytes with their length.
+_NUMBER, _BYTES = 0, 2
+#: `Compare.target`; EQUAL is 0 in `result`, which proto3 leaves out.
+_CREATE, _MOD, _VALUE = 1, 2, 3
+#: Fields of `TxnResponse`, and of its `ResponseHeader`.
+_HEADER, _SUCCEEDED, _REVISION = 1, 2, 3
+
+
+def encoded_transaction(leader: bytes, create_revision: int, leader_value: bytes, puts: Sequence[_Put]) -> bytes:
+    """Return the `TxnRequest` of `_transaction`."""
+    leader_key = _field(3, leader)
+    parts = [
+        _field(1, _number_field(2, _CREATE) + leader_key + _number_field(5, create_revision)),
+        _field(1, _number_field(2, _VALUE) + leader_key + _field(7, leader_value)),
+    ]
+    is_mod, writes, reads = _number_field(2, _MOD), [], [_field(3, _field(1, _field(1, leader)))]
+    for put in puts:
+        key = _field(1, put.key)
+        parts.append(_field(1, is_mod + _field(3, put.key) + _number_field(6, put.revision)))
+        writes.append(_field(2, _field(3, key) if put.body is None else _field(2, key + _field(2, put.body))))
+        reads.append(_field(3, _field(1, key)))
+    return b"".join((*parts, *writes, *reads))
+
+
+def decoded_answer(answer: bytes) -> tuple[bool, int]:
+    """Return whether a transaction is stored, and etcd's revision; raises IndexError or ValueError for no answer."""
+    is_stored, revision = False, 0
+    for field, value in _fields(answer):
+        if field == _HEADER and isinstance(value, bytes):
+            revision = next((number for of, number in _fields(value) if of == _REVISION and isinstance(number, int)), 0)
+        elif field == _SUCCEEDED:
+            is_stored = bool(value)
+    return is_stored, revision
+
+
+def _number(value: int) -> bytes:
+    made = bytearray()
+    while value > _LAST_MAX:
+        made.append(value & _LAST_MAX | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def _number_field(field: int, value: int) -> bytes:
+    return _number(field << 3 | _NUMBER) + _number(value)
+
+
+def _field(field: int, value: bytes) -> bytes:
+    return bytes((field << 3 | _BYTES,)) + _number(len(value)) + value
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(message):
+        tag, at = _read_number(message, at)
+        value, at = _read_number(message, at)
+        if tag & 7 == _NUMBER:
+            yield tag >> 3, value
+        elif tag & 7 == _BYTES:
+            if at + value > len(message):
+                raise ValueError(f"it ends within field {tag >> 3}")
+            yield tag >> 3, message[at : at + value]
+            at += value
+        else:
+            raise ValueError(f"it has wire type {tag & 7}, which no transaction has")
+
+
+def _read_number(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while (byte := message[at]) > _LAST_MAX:
+        value |= (byte & _LAST_MAX) << shift
+        shift += 7
+        at += 1
+    return value | byte << shift, at + 1

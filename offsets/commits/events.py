@@ -1,0 +1,233 @@
+"""What the store of commits tells."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from history.offset_families import OFFSET_CHANGE_BY_OPERATOR
+from history.rows import BrokerRef, HistoryRow, Moment, Recordable, RowMaker
+from offsets.commits.stored import Change, RowName, StoredOffset
+from serving.logging.events import Level
+from serving.telemetry.events import Count, Counter, Event, Observation, Timer
+
+RESULTS: Final = Counter("results", "Entries of requests by operation and result.", ("operation", "status"))
+COMMITS_REFUSED: Final = Counter(
+    "commits_refused", "Requests answered 429 because the store lacks `dirtyKeysMax` queues."
+)
+FLUSHED_OFFSETS: Final = Counter("flushed_offsets", "Offsets written to etcd.")
+FLUSHED_ROWS: Final = Counter("flushed_rows", "Rows written to etcd.")
+FLUSH_FAILURES: Final = Counter("flush_failures", "Flushes that failed; each is tried again.")
+COMPENSATED: Final = Counter(
+    "compensated_offsets", "Acknowledged offsets that etcd got from the local file at a start."
+)
+FLUSHES: Final = Timer("flush_duration_seconds", "Duration of writes to etcd.")
+
+_NAMES_MAX: Final = 10
+
+
+class Counted(Event, frozen=True, kw_only=True):
+    """Something is only counted."""
+
+    level = None
+    counter: Counter
+    amount: int = 1
+
+    def counted(self) -> Iterator[Count]:
+        """Count it."""
+        yield Count(self.counter, (), self.amount)
+
+
+class EntriesDecided(Event, frozen=True, kw_only=True):
+    """Entries of a request have their results."""
+
+    level = None
+    operation: str
+    #: How many entries have each status.
+    statuses: tuple[tuple[str, int], ...]
+
+    def counted(self) -> Iterator[Count]:
+        """Count them by status."""
+        return (Count(RESULTS, (self.operation, status), number) for status, number in self.statuses)
+
+
+class OffsetsLoaded(Event, frozen=True, kw_only=True):
+    """This offset manager has loaded all offsets and answers for them."""
+
+    offsets: int
+    unreadable_rows: int
+    duration_ms: int
+
+
+class OffsetsLoadFailed(Event, frozen=True, kw_only=True):
+    """The offsets could not be loaded; that is tried again. Until then reads answer `unavailable`, changes 503."""
+
+    level = Level.ERROR
+    advice = "Do what `error` says; check the disk, or etcd."
+    error: str
+
+
+class OffsetsCompensated(Event, frozen=True, kw_only=True):
+    """The local file held acknowledged offsets of so many queues that etcd did not have yet; it has them now."""
+
+    queues: int
+
+    def counted(self) -> Iterator[Count]:
+        """Count the queues."""
+        yield Count(COMPENSATED, (), self.queues)
+
+
+class LocalOffsetsDropped(Event, frozen=True, kw_only=True):
+    """Another manager has led since this one stopped; so many queues keep what etcd has, not the newer local offset."""
+
+    level = Level.WARNING
+    advice = "Nothing: their groups read again what they had consumed last. Let groups that cannot be written through."
+    queues: int
+
+
+class FlushFailed(Event, frozen=True, kw_only=True):
+    """Offsets could not be written to etcd; that is tried again, and logged once until it succeeds.
+
+    Acknowledged offsets are safe in the local file. Beyond `dirtyKeysMax` queues further commits are refused.
+    """
+
+    level = Level.ERROR
+    advice = "Check etcd."
+    error: str
+
+
+class FlushRecovered(Event, frozen=True, kw_only=True):
+    """Offsets are written to etcd again, after so many attempts that failed."""
+
+    failures: int
+
+
+class RowsFlushed(Event, frozen=True, kw_only=True):
+    """Rows were written to etcd."""
+
+    level = None
+    written: int
+    queues: int
+    seconds: float
+
+    def counted(self) -> Iterator[Count]:
+        """Count rows and queues."""
+        yield Count(FLUSHED_ROWS, (), self.written)
+        yield Count(FLUSHED_OFFSETS, (), self.queues)
+
+    def observed(self) -> Iterator[Observation]:
+        """Measure it."""
+        yield Observation(FLUSHES, self.seconds)
+
+
+class RowUnreadable(Event, frozen=True, kw_only=True):
+    """The stored offsets of a group in a topic cannot be read: they are `unavailable`, and not written over."""
+
+    level = Level.ERROR
+    advice = "Do what `error` says, then restart the manager."
+    error: str
+
+
+class LocalFileFailed(Event, frozen=True, kw_only=True):
+    """The local file cannot be written: changes are answered 503. Logged once until a write succeeds."""
+
+    level = Level.ERROR
+    advice = "Do what `error` says."
+    error: str
+
+
+class CommitsRefused(Event, frozen=True, kw_only=True):
+    """Commits are answered 429: etcd lacks the offsets of so many queues, all that `dirtyKeysMax` allows.
+
+    Logged once until etcd has them.
+    """
+
+    level = Level.WARNING
+    advice = "Check why etcd is slow; raise `dirtyKeysMax` if there is memory."
+    dirty_keys: int
+
+
+class OffsetsLeftDirty(Event, frozen=True, kw_only=True):
+    """The manager ends, and etcd lacks the newest offsets of so many queues. They are in the local file.
+
+    The next start of this manager writes them, if no other one has led by then.
+    """
+
+    level = Level.ERROR
+    advice = "Start this manager again on the same storePath as soon as etcd can be reached."
+    dirty_keys: int
+
+
+class OffsetsChanged(Event, frozen=True, kw_only=True):
+    """An operator has reset or deleted the offsets of so many queues; `groups` and `topics` name up to ten of them.
+
+    Unless `is_certain` the store did not answer in time, or this manager ceased to lead: they may be as before.
+    """
+
+    audit = True
+    operation: str
+    writer: str
+    queues: int
+    groups: str
+    topics: str
+    is_certain: bool
+
+
+class ChangesRecorded(Event, frozen=True, kw_only=True):
+    """An operator's changes, for the history: a row for each group in a topic on a set."""
+
+    level = None
+    operation: str
+    writer: str
+    changes: Sequence[Change]
+    #: False: whether they are stored is not known.
+    is_certain: bool
+
+    def rows(self) -> Iterator[Recordable]:
+        """Record them."""
+        by_row: dict[RowName, list[Change]] = {}
+        for change in self.changes:
+            by_row.setdefault(change.name, []).append(change)
+        return (_ChangedRow(self, changes) for changes in by_row.values())
+
+
+class _ChangedRow(NamedTuple):
+    """Changes of one group in one topic on one set."""
+
+    event: ChangesRecorded
+    changes: Sequence[Change]
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
+        """Yield their sums."""
+        name = self.changes[0].name
+        certain = self.changes if self.event.is_certain else ()
+        before = [_offset(change.before) for change in certain]
+        after = [_offset(change.after) for change in certain]
+        moves = [new - old for old, new in zip(before, after, strict=True) if old is not None and new is not None]
+        columns = {
+            "group": name.group,
+            "topic": name.topic,
+            "writer": self.event.writer,
+            "target": "manager",
+            "queues": len(certain),
+            "created": sum(old is None for old in before),
+            "removed": sum(new is None for new in after),
+            "messages_again": -sum(move for move in moves if move < 0),
+            "messages_skipped": sum(move for move in moves if move > 0),
+            "failed": len(self.changes) - len(certain),
+        }
+        broker = BrokerRef(name.cluster or None, name.broker_name)
+        yield maker.row(OFFSET_CHANGE_BY_OPERATOR, self.event.operation, moment, broker, **columns)
+
+
+def changed_by_operator(
+    operation: str, writer: str, changes: Sequence[Change], *, is_certain: bool = True
+) -> Iterator[Event]:
+    """Yield what is told of an operator's changes."""
+    groups = sorted({change.name.group for change in changes})
+    topics = sorted({change.name.topic for change in changes})
+    named = {"groups": " ".join(groups[:_NAMES_MAX]), "topics": " ".join(topics[:_NAMES_MAX])}
+    yield OffsetsChanged(operation=operation, writer=writer, queues=len(changes), is_certain=is_certain, **named)
+    yield ChangesRecorded(operation=operation, writer=writer, changes=changes, is_certain=is_certain)
+
+
+def _offset(stored: StoredOffset | None) -> int | None:
+    return None if stored is None or stored.is_deleted else stored.offset

@@ -1,0 +1,362 @@
+"""The one local file: records of changes, each synced before it is acknowledged, and rows where there is no etcd.
+
+SQLite with a write-ahead log that is synced at each commit. A thread of its own writes; what comes while it waits for
+the disk goes into its next transaction together, as one record. (A statement for each change would wait as often for a
+busy event loop to return the interpreter's lock.) The number of the last record is kept in a second file, a second
+behind: SQLite ends a damaged log without an error, and an older copy of the file looks as whole as the newest one.
+"""
+
+import asyncio
+import secrets
+import sqlite3
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from offsets.commits.formats import Unreadable, decoded_record, decoded_row, encoded_record, name_of, path_of
+from offsets.commits.stored import Change, RowName, StoredOffset
+from remoting.clock import Clock
+from serving.durable_file import DurableFileError
+from store.high_water import DamagedMark, FileWatch, HighWater, Unseen
+from store.store import StoreError
+
+FILE_NAME: Final = "commits.db"
+MARK_NAME: Final = "commits.mark"
+#: Changes of one transaction, apart from the last caller's.
+BATCH_CHANGES_MAX: Final = 20_000
+#: Changes that may wait for the disk: some MiB.
+WAITING_CHANGES_MAX: Final = 100_000
+#: Rows of one statement.
+_STATEMENT_ROWS: Final = 500
+_APPLICATION_ID: Final = 0x524D_5143
+_SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, digest INTEGER NOT NULL, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS rows (key TEXT PRIMARY KEY, digest INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID",
+    # The file's id; `embedded` or `etcd`; and the lead of this manager, in etcd, under which the records were made.
+    "CREATE TABLE IF NOT EXISTS file (id TEXT NOT NULL, store TEXT NOT NULL, lead INTEGER NOT NULL)",
+)
+#: What the write-ahead log keeps of the disk after a burst.
+_LOG_BYTES_MAX: Final = 64 << 20
+_MARK_S: Final = 1.0
+
+#: Called in the event loop with the error of a write; None once it is synced.
+Done = Callable[[Exception | None], None]
+
+
+class FileProblem(StoreError):
+    """The file cannot be used, or a write to it failed; the text names it and says what to do."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+
+
+class StoreBusy(StoreError):
+    """As much waits for the store as may; nothing of the request is stored."""
+
+
+class _Write(NamedTuple):
+    changes: Sequence[Change]
+    done: Done
+    #: What else is done in the transaction.
+    work: Callable[[sqlite3.Connection], object] | None = None
+
+
+class LogFile:
+    """The local file of one offset manager; used from one event loop."""
+
+    def __init__(self, folder: Path, store: str, clock: Clock) -> None:
+        """Open or make the file for a store, `embedded` or `etcd`; blocks. Raises FileProblem."""
+        self.path: Final = folder / FILE_NAME
+        self._clock = clock
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0, check_same_thread=False)
+            try:
+                self.id, self.lead = self._prepare(store)
+                (self.number,) = self._one("SELECT coalesce(max(number), 0) FROM records")
+                (self.log_bytes,) = self._one("SELECT coalesce(sum(length(body)), 0) FROM records")
+                self._watch = FileWatch(self.path, Path(f"{self.path}-wal"))
+                self._mark = self._opened_mark(folder / MARK_NAME)
+            except BaseException:
+                self._connection.close()
+                raise
+        except (OSError, sqlite3.Error, DurableFileError) as error:
+            raise self._problem(error) from None
+        self._waiting: deque[_Write] = deque()
+        self._waiting_changes = 0
+        self._arrived = threading.Condition()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+
+    # Reading, before anything is written; blocks
+
+    def rows(self) -> Iterator[tuple[RowName, dict[int, StoredOffset]]]:
+        """Yield the rows; raises FileProblem."""
+        for key, digest, body in self._read("SELECT key, digest, body FROM rows"):
+            if zlib.crc32(body, zlib.crc32(key.encode())) != digest:
+                raise self._damaged(f"row {key} has a wrong checksum")
+            try:
+                yield name_of(key), decoded_row(body)
+            except Unreadable as error:
+                raise self._damaged(f"row {key}: {error}") from None
+
+    def changes(self) -> Iterator[tuple[RowName, int, StoredOffset]]:
+        """Yield what the records hold, in the order in which it was written; raises FileProblem."""
+        last = 0
+        for number, digest, body in self._read("SELECT number, digest, body FROM records ORDER BY number"):
+            if last and number != last + 1:
+                raise self._damaged(f"record {last + 1} is missing")
+            if zlib.crc32(body) != digest:
+                raise self._damaged(f"record {number} has a wrong checksum")
+            try:
+                yield from decoded_record(body)
+            except Unreadable as error:
+                raise self._damaged(f"record {number}: {error}") from None
+            last = number
+
+    # Writing
+
+    def check_room(self, changes: int) -> None:
+        """Raise StoreBusy if so many more changes cannot wait, FileProblem if the file is closed."""
+        self._check_open()
+        if self._waiting_changes and self._waiting_changes + changes > WAITING_CHANGES_MAX:
+            raise StoreBusy(
+                f"{self.path}: {self._waiting_changes} changes wait for the disk, as many as may: try again"
+            )
+
+    def append(self, changes: Sequence[Change], done: Done) -> None:
+        """Store changes after those of earlier calls; `number` is that of their record, or a later one, at `done`."""
+        self._put(_Write(changes, done))
+
+    async def put_rows(self, rows: Mapping[RowName, bytes | None]) -> None:
+        """Write rows in one transaction; None removes one. Raises FileProblem."""
+        await self._done(lambda connection: _put_rows(connection, rows))
+
+    async def drop(self, upto: int) -> None:
+        """Drop the records up to one, which are stored elsewhere. Raises FileProblem."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            # The record of this transaction follows, so the number of the last one stays known.
+            connection.execute("DELETE FROM records WHERE number <= ?", (upto,))
+            (self.log_bytes,) = connection.execute("SELECT coalesce(sum(length(body)), 0) FROM records").fetchone()
+
+        await self._done(work)
+
+    async def belong_to(self, lead: int) -> None:
+        """Note the lead under which further records are made. Raises FileProblem."""
+        await self._done(lambda connection: connection.execute("UPDATE file SET lead = ?", (lead,)))
+        self.lead = lead
+
+    async def close(self) -> None:
+        """Write what waits, and close the file."""
+        was_closing, self._is_closing = self._is_closing, True
+        if self._thread is None:
+            if not was_closing:
+                self._close()
+            return
+        with self._arrived:
+            self._arrived.notify()
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    async def _done(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._put(_Write((), lambda error: _resolve(done, error), work))
+        await done
+
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise FileProblem(self.path, "the offset manager is stopping; send it to another one")
+
+    def _put(self, write: _Write) -> None:
+        self._check_open()
+        self._waiting_changes += len(write.changes)
+        with self._arrived:
+            self._waiting.append(write)
+            self._arrived.notify()
+        if self._thread is None:
+            # A daemon: a process that ends without closing the file does not wait for it.
+            loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._run, args=(loop,), name="commits-file", daemon=True)
+            self._thread.start()
+
+    def _written(self, batch: Sequence[_Write], number: int, error: Exception | None) -> None:
+        self.number = number
+        for write in batch:
+            self._waiting_changes -= len(write.changes)
+            write.done(error)
+
+    # The thread
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        number = self.number
+        while batch := self._next_batch(number):
+            error: Exception | None = None
+            try:
+                self._write(batch, number + 1)
+                number += 1
+                self._check_there()
+            except (sqlite3.Error, OSError) as failure:
+                error = self._problem(failure)
+            except Exception as failure:  # noqa: BLE001  # whatever it is, nobody may wait for this for ever
+                error = failure
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(self._written, batch, number, error)
+        self._raise_mark(number)
+        self._close()
+
+    def _next_batch(self, number: int) -> list[_Write]:
+        """Return what goes into one transaction, once there is something; empty at the end."""
+        batch: list[_Write] = []
+        changes = 0
+        while True:
+            with self._arrived:
+                if self._arrived.wait_for(lambda: self._waiting or self._is_closing, timeout=_MARK_S):
+                    while self._waiting and changes < BATCH_CHANGES_MAX:
+                        batch.append(self._waiting.popleft())
+                        changes += len(batch[-1].changes)
+            if self._clock.now_ms() >= self._mark_due_ms or not batch:
+                self._raise_mark(number)
+            if batch or self._is_closing:
+                return batch
+
+    def _write(self, batch: Sequence[_Write], number: int) -> None:
+        body = encoded_record(chain.from_iterable(write.changes for write in batch))
+        run = self._connection.execute
+        self._undo()  # a transaction that failed so badly that it could not be undone
+        run("BEGIN IMMEDIATE")
+        try:
+            for write in batch:
+                if write.work is not None:
+                    write.work(self._connection)
+            run("REPLACE INTO records VALUES (?, ?, ?)", (number, zlib.crc32(body), body))
+            self._check_there()
+            run("COMMIT")
+        except BaseException:
+            self._undo()
+            raise
+        self.log_bytes += len(body)
+
+    def _undo(self) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.rollback()
+
+    def _raise_mark(self, number: int) -> None:
+        self._mark_due_ms = self._clock.now_ms() + int(1000 * _MARK_S)
+        # Where it cannot be written, less is noticed later; records report their own failures.
+        with suppress(OSError):
+            if number > self._mark.number:
+                self._mark.raise_to(number)
+
+    def _close(self) -> None:
+        self._mark.close()
+        self._connection.close()
+
+    # Opening, and what is wrong
+
+    def _prepare(self, store: str) -> tuple[str, int]:
+        run = self._connection.execute
+        # Held until the end: two processes on one file would each acknowledge.
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA journal_size_limit = {_LOG_BYTES_MAX}")
+        run("BEGIN EXCLUSIVE")
+        (application_id,), (version,) = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
+        if (application_id, version) not in ((0, 0), (_APPLICATION_ID, _SCHEMA_VERSION)):
+            raise FileProblem(self.path, f"it has schema {version}, or is another program's: give it another folder")
+        (found,) = self._one("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise self._damaged(" ".join(str(found).split()))
+        for statement in _SCHEMA:
+            run(statement)
+        if not run("SELECT 1 FROM file").fetchone():
+            run("INSERT INTO file VALUES (?, ?, 0)", (secrets.token_hex(8), store))
+        run(f"PRAGMA application_id = {_APPLICATION_ID}")
+        run(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        run("COMMIT")
+        file_id, former, lead = self._one("SELECT id, store, lead FROM file")
+        if former != store:
+            raise FileProblem(
+                self.path, f"it was made with the store {former}, and {store} is configured: give it another folder"
+            )
+        return file_id, lead
+
+    def _opened_mark(self, path: Path) -> HighWater:
+        remedy = f"Restore the whole folder from a backup; to go on with what is left, remove {path}"
+        try:
+            mark = HighWater(path)
+        except DamagedMark:
+            raise FileProblem(path, f"it is damaged, so nobody knows whether {FILE_NAME} is whole: {remedy}") from None
+        if self.number < mark.number:
+            mark.close()
+            raise FileProblem(
+                self.path, f"it lacks {mark.number - self.number} records: damaged, or an older copy. {remedy}"
+            )
+        mark.raise_to(self.number)
+        self._mark_due_ms = 0
+        return mark
+
+    def _check_there(self) -> None:
+        """Raise FileProblem if the next start would not find what is written."""
+        try:
+            missing = self._watch.missing(self._clock.now_ms())
+        except Unseen as unseen:
+            if not unseen.is_for_long:
+                return
+            raise FileProblem(self.path, f"it cannot be checked: {unseen}; check its folder and its disk") from None
+        if missing is not None:
+            raise FileProblem(missing, "it was removed or replaced while in use; nothing is stored until a restart")
+
+    def _one(self, query: str) -> Any:
+        return self._connection.execute(query).fetchone()
+
+    def _read(self, query: str) -> Iterator[Any]:
+        try:
+            yield from self._connection.execute(query)
+        except sqlite3.Error as error:
+            raise self._problem(error) from None
+
+    def _damaged(self, why: str) -> FileProblem:
+        return FileProblem(
+            self.path, f"it is damaged ({why}): restore it from a backup, or move it away; groups then read again"
+        )
+
+    def _problem(self, error: Exception) -> FileProblem:
+        if isinstance(error, FileProblem):
+            return error
+        match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+            case sqlite3.SQLITE_FULL:
+                return FileProblem(self.path, "the disk is full: make room; what was acknowledged is kept")
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return FileProblem(self.path, "another process has it: give each offset manager a folder of its own")
+            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+                return self._damaged(str(error))
+        return FileProblem(self.path, f"it cannot be used: {error}; check the folder, its owner and its disk")
+
+
+def _put_rows(connection: sqlite3.Connection, rows: Mapping[RowName, bytes | None]) -> None:
+    keyed = [(path_of(name), body) for name, body in rows.items()]
+    for at in range(0, len(keyed), _STATEMENT_ROWS):
+        part = keyed[at : at + _STATEMENT_ROWS]
+        kept = [(key, zlib.crc32(body, zlib.crc32(key.encode())), body) for key, body in part if body is not None]
+        if kept:
+            marks = ",".join(["(?, ?, ?)"] * len(kept))
+            connection.execute(f"REPLACE INTO rows VALUES {marks}", [*chain.from_iterable(kept)])  # noqa: S608  # marks only
+        if gone := [key for key, body in part if body is None]:
+            marks = ",".join("?" * len(gone))
+            connection.execute(f"DELETE FROM rows WHERE key IN ({marks})", gone)  # noqa: S608  # marks only
+
+
+def _resolve(future: "asyncio.Future[None]", error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,240 @@
+"""The one place that changes offsets: decide, store, answer.
+
+Rules decide at once, each on what was decided before it. An answer is given when what it says is durable, and only if
+this manager has led all the time: another one may lead since, and know nothing of it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+from offsets.commits.events import EntriesDecided, OffsetsLoaded, OffsetsLoadFailed, changed_by_operator
+from offsets.commits.rules import Decision, Entry, Result, Writer, decide_commit, decide_deletion, decide_reset
+from offsets.commits.stored import Change, RowName, StoredOffset
+from offsets.commits.table import LOADING, OffsetTable, Page, Scope
+from offsets.lead import Lead
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import Clock
+from serving.telemetry.events import Event, Gauge, Measure
+from store.store import Deposed, OutcomeUnknown, StoreError
+
+OFFSETS: Final = Gauge("offsets", "Offsets that clients have committed, one for each queue that a group consumes.")
+UNREADABLE_ROWS: Final = Gauge("unreadable_rows", "Stored rows, of a group in a topic on a set, that cannot be read.")
+DIRTY_OFFSETS: Final = Gauge("dirty_offsets", "Queues whose newest offsets etcd does not have yet.")
+OLDEST_DIRTY: Final = Gauge("oldest_dirty_seconds", "For how long etcd has not had everything; 0 if it has.")
+
+#: How soon a load that failed is tried again.
+LOAD_AGAIN_S: Final = 0.5
+#: How often deletions are forgotten that are a week old.
+FORGET_S: Final = 24 * 3600
+
+Durability = Literal["local", "remote"]
+
+
+class CommitStore(Protocol):
+    """Where changes are stored: one file (`embedded.py`), or etcd behind the local file (`write_behind.py`)."""
+
+    dirty_keys: int
+    last_error: str
+
+    @property
+    def oldest_dirty_ms(self) -> int:
+        """For how long the store has not had everything."""
+
+    async def load(self, table: OffsetTable) -> None:
+        """Fill a table at the begin of a lead, and take its changes from now on."""
+
+    def stop_leading(self) -> None:
+        """Take no changes until the next `load`."""
+
+    def is_written_through(self, group: str) -> bool:
+        """Return whether commits of a group are acknowledged when etcd has them."""
+
+    async def store(self, changes: Sequence[Change]) -> None:
+        """Stage commits, and return once they are durable and readers see them."""
+
+    async def store_now(self, changes: Sequence[Change]) -> None:
+        """Do the same with an operator's changes, past the local file where there is etcd."""
+
+    def write_again(self, names: Sequence[RowName]) -> None:
+        """Write rows again, some time."""
+
+    async def close(self) -> None:
+        """Store everything, and end."""
+
+
+class Unavailable(NamedTuple):
+    """Whether there is an offset cannot be determined now: no policy for new groups may be applied."""
+
+    reason: str
+
+
+class Stored(NamedTuple):
+    """What became of a request."""
+
+    results: Sequence[Result]
+    changes: Sequence[Change]
+    #: Where its offsets are at least: on the disk of this manager, or in etcd.
+    durability: Durability = "local"
+
+
+class OffsetService:
+    """The offsets of all groups; used from one event loop."""
+
+    def __init__(
+        self,
+        store: CommitStore,
+        lead: Lead,
+        clock: Clock,
+        tasks: BackgroundTasks,
+        emit: Callable[[Event], None],
+        offsets_max: int,
+    ) -> None:
+        """Load whenever the lead begins."""
+        self._store, self._lead, self._clock, self._tasks, self._emit = store, lead, clock, tasks, emit
+        self._offsets_max = offsets_max
+        self.table = OffsetTable(offsets_max)
+        lead.listeners.append(self._lead_changed)
+        self._forgetting = tasks.keep_running(self._forget_forever, "forget_deleted")
+
+    # The lead
+
+    def _lead_changed(self, leads: bool) -> None:  # noqa: FBT001  # as Lead calls it
+        self.table = OffsetTable(self._offsets_max)
+        self._store.stop_leading()
+        if leads:
+            self._lead.is_loaded = False
+            self._tasks.start(self._load(self._lead.term), "load_offsets")
+
+    async def _load(self, term: int) -> None:
+        began_ms = self._clock.now_ms()
+        while self._lead.is_leading() and self._lead.term == term:
+            table = OffsetTable(self._offsets_max, self._lead.number)
+            try:
+                await self._store.load(table)
+            except StoreError as error:
+                self._emit(OffsetsLoadFailed(error=str(error)))
+                await asyncio.sleep(LOAD_AGAIN_S)
+                continue
+            if self._lead.term == term:
+                table.is_loaded = self._lead.is_loaded = True
+                self.table = table
+                self._forget_deleted()
+                duration_ms = self._clock.now_ms() - began_ms
+                unreadable = len(table.unreadable)
+                self._emit(OffsetsLoaded(offsets=table.count, unreadable_rows=unreadable, duration_ms=duration_ms))
+            return
+
+    async def _forget_forever(self) -> None:
+        while True:
+            await asyncio.sleep(FORGET_S)
+            self._forget_deleted()
+
+    def _forget_deleted(self) -> None:
+        if self._lead.is_leading() and self.table.is_loaded:
+            self.table.drop_empty()
+            self._store.write_again(self.table.forget_deleted(self._clock.unix_ms()))
+
+    async def close(self) -> None:
+        """Store everything; before the lead is given up."""
+        self._forgetting.cancel()
+        await self._store.close()
+
+    # Clients
+
+    async def commit(self, entries: Sequence[Entry], writer: str) -> Stored:
+        """Store what a client has consumed; each entry has its own result.
+
+        Raises NotLeading, OffsetsRefused and StoreError; after OutcomeUnknown some may be stored.
+        """
+        self._lead.check()
+        self._check_loaded()
+        decision = decide_commit(self.table, entries, Writer(writer, self._clock.unix_ms()))
+        groups = {entry.name.group for entry in entries}
+        through = self._store.is_written_through
+        durability: Durability = "remote" if all(map(through, groups)) else "local"
+        return await self._stored("commit", decision, self._store.store, durability)
+
+    def read(self, queues: Sequence[tuple[RowName, int]]) -> list[StoredOffset | Unavailable | None]:
+        """Return the durable offset of each queue, a deleted one too; None: it never had one. Raises NotLeading."""
+        self._lead.check()
+        table = self.table
+        answers: list[StoredOffset | Unavailable | None] = []
+        for name, queue_id in queues:
+            why = table.unreadable.get(name) or ("" if table.is_loaded else LOADING)
+            answers.append(Unavailable(why) if why else table.read(name, queue_id))
+        return answers
+
+    def page(self, scope: Scope, start: int, offsets_max: int) -> Page:
+        """Return a page of the durable offsets of a scope; raises NotLeading, and StoreError while they are loaded."""
+        self._lead.check()
+        self._check_loaded()
+        return self.table.page(scope, start, offsets_max)
+
+    # Operators
+
+    def preview_reset(self, entries: Sequence[Entry], writer: str) -> Decision:
+        """Return what `reset` would do now."""
+        self._lead.check()
+        self._check_loaded()
+        return decide_reset(self.table, entries, Writer(writer, self._clock.unix_ms()))
+
+    async def reset(self, entries: Sequence[Entry], writer: str) -> Stored:
+        """Store offsets, lower ones too, in a new reset epoch each; raises as `commit`."""
+        return await self._by_operator("reset", self.preview_reset(entries, writer), writer)
+
+    def preview_deletion(self, scope: Scope, writer: str) -> Decision:
+        """Return what `delete` would do now."""
+        self._lead.check()
+        self._check_loaded()
+        return decide_deletion(self.table, scope, Writer(writer, self._clock.unix_ms()))
+
+    async def delete(self, scope: Scope, writer: str) -> Stored:
+        """Delete the offsets of a scope; raises as `commit`."""
+        return await self._by_operator("delete", self.preview_deletion(scope, writer), writer)
+
+    async def _by_operator(self, operation: str, decision: Decision, writer: str) -> Stored:
+        changes = decision.changes
+        try:
+            stored = await self._stored(operation, decision, self._store.store_now, "remote")
+        except OutcomeUnknown:
+            self._tell(changed_by_operator(operation, writer, changes, is_certain=False))
+            raise
+        self._tell(changed_by_operator(operation, writer, changes) if changes else ())
+        return stored
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._emit(event)
+
+    # Gauges
+
+    def measures(self) -> Sequence[Measure]:
+        """Return what a scrape reads."""
+        return (
+            Measure(OFFSETS, self.table.count),
+            Measure(UNREADABLE_ROWS, len(self.table.unreadable)),
+            Measure(DIRTY_OFFSETS, self._store.dirty_keys),
+            Measure(OLDEST_DIRTY, self._store.oldest_dirty_ms / 1000),
+        )
+
+    def _check_loaded(self) -> None:
+        if not self.table.is_loaded:
+            raise Deposed(LOADING)
+
+    async def _stored(
+        self,
+        operation: str,
+        decision: Decision,
+        store: Callable[[Sequence[Change]], Awaitable[None]],
+        where: Durability,
+    ) -> Stored:
+        term = self._lead.term
+        if decision.changes:
+            await store(decision.changes)
+        if not self._lead.is_leading() or self._lead.term != term:
+            raise OutcomeUnknown("this offset manager ceased to lead meanwhile: repeat the request")
+        statuses = Counter([result.status for result in decision.results])
+        self._emit(EntriesDecided(operation=operation, statuses=tuple(statuses.items())))
+        return Stored(decision.results, decision.changes, where)

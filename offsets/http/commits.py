@@ -1,0 +1,374 @@
+"""The paths of offsets that clients commit to this manager. Times are Unix ms, UTC.
+
+An entry that breaks a limit of names, queue ids or offsets (`commits/stored.py`) is refused by itself.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from offsets.commits.log_file import StoreBusy
+from offsets.commits.rules import STORED, Decision, Entry, NotNow, OffsetsRefused, Result, Status
+from offsets.commits.service import OffsetService, Stored, Unavailable
+from offsets.commits.stored import Change, RowName, Source, StoredOffset, problem_of_writer
+from offsets.commits.table import Scope
+from serving.http.endpoints import Parameter
+from serving.http.paths import get, post
+from serving.http.views import HttpRefused, TooManyRequests, UnprocessableBody, ViewRequest
+from serving.http.views import Unavailable as Unavailable503
+from store.store import OutcomeUnknown, StoreError
+
+#: Entries of one request: more would hold up the requests of others.
+ENTRIES_MAX: Final = 1_000
+#: Requests of operators at work at a time.
+OPERATORS_MAX: Final = 8
+#: Requests of clients at work at a time.
+CLIENTS_MAX: Final = 64
+#: Queues that an answer about a deletion lists.
+LISTED_MAX: Final = 1_000
+#: A thousand entries with names of the greatest length, of ASCII.
+BODY_BYTES_MAX: Final = 2 << 20
+#: RocketMQ's default of `brokerClusterName`.
+DEFAULT_CLUSTER: Final = "DefaultCluster"
+
+#: Who makes a change: a client id, or the name of an operator.
+Who = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class QueueName(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """A queue that a group consumes."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class CommitItem(QueueName, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What a client has consumed of one queue."""
+
+    #: The next offset to consume.
+    offset: int
+    #: As the offset had it that was read; 0 if there was none.
+    reset_epoch: int = 0
+
+
+class OffsetItem(QueueName, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """An offset for one queue."""
+
+    offset: int
+
+
+class CommitBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Commits of one client."""
+
+    #: The client id.
+    writer: Who
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = ""
+    entries: Annotated[list[CommitItem], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class ReadBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Queues whose offsets are read."""
+
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = ""
+    keys: Annotated[list[QueueName], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class ResetBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Offsets that take the place of those that are stored, lower ones too."""
+
+    writer: Who
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = ""
+    entries: Annotated[list[OffsetItem], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
+    #: Only answer what would become of each entry.
+    dry_run: bool = False
+
+
+class DeleteBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Offsets that are to be deleted: of a group, of a topic, or of a group in a topic."""
+
+    writer: Who
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = ""
+    group: str | None = None
+    topic: str | None = None
+    broker_name: str | None = None
+    #: Only answer which offsets that would be.
+    dry_run: bool = False
+
+
+class StoredView(msgspec.Struct, frozen=True, rename="camel"):
+    """A stored offset."""
+
+    #: The next offset to consume.
+    offset: int
+    reset_epoch: int
+    source: Source
+    writer: str
+    unix_ms: int
+
+
+class EntryResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What became of one entry."""
+
+    #: ok, stale, unknown or refused.
+    status: str
+    #: What is stored now, where the status depends on it.
+    stored: StoredView | None = None
+    #: What is wrong, and what to do.
+    reason: str = ""
+
+
+class CommitAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of the entries, in their order."""
+
+    #: local: synced on the disk of this manager; remote: etcd has it.
+    durability: Literal["local", "remote"]
+    results: list[EntryResult]
+
+
+class ReadResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The offset of one queue."""
+
+    status: Literal["ok", "not_found", "unavailable"]
+    stored: StoredView | None = None
+    #: Why it is unavailable.
+    reason: str = ""
+    #: Of the first commit of a queue that was not found: that of the deletion, absent if there was none.
+    reset_epoch: int = 0
+
+
+class ReadAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The offsets of the keys, in their order."""
+
+    results: list[ReadResult]
+
+
+class ListedOffset(msgspec.Struct, frozen=True, rename="camel"):
+    """One stored offset with its queue."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    stored: StoredView
+
+
+class UnavailableRow(msgspec.Struct, frozen=True, rename="camel"):
+    """Offsets that cannot be read."""
+
+    group: str
+    topic: str
+    broker_name: str
+    reason: str
+
+
+class OffsetListing(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of offsets. It may be empty and not the last: the last one has no `nextCursor`."""
+
+    offsets: list[ListedOffset]
+    #: On the last page alone.
+    unavailable: list[UnavailableRow]
+    #: Two pages of one revision are of the same moment.
+    revision: str
+    next_cursor: str | None
+
+
+class QueueChange(msgspec.Struct, frozen=True, rename="camel"):
+    """What became, or would become, of one queue."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    status: str
+    #: What is stored before and after; null for nothing.
+    old: StoredView | None
+    new: StoredView | None
+    reason: str = ""
+
+
+class ChangeAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What became, or would become, of the queues."""
+
+    dry_run: bool
+    #: How many queues have each status.
+    counts: dict[str, int]
+    #: The first 1,000.
+    queues: list[QueueChange]
+
+
+_OK: Final = EntryResult(Status.OK.value)
+_SCOPE: Final = (
+    Parameter("cluster", "Cluster; DefaultCluster if it is not given."),
+    Parameter("namespace", "Namespace; blank if it is not given."),
+    Parameter("group", "Only this group."),
+    Parameter("topic", "Only this topic."),
+    Parameter("brokerName", "Only this broker set."),
+)
+
+
+class CommitViews:
+    """One method per path."""
+
+    def __init__(self, service: OffsetService, run: str) -> None:
+        """`run` differs in each run of the process: cursors and revisions of another one mean nothing."""
+        self._service, self._run = service, run
+
+    @post(
+        "/v1/offsets/commit",
+        refusals=(422, 429, 503),
+        body_bytes_max=BODY_BYTES_MAX,
+        is_for_clients=True,
+        concurrent_max=CLIENTS_MAX,
+    )
+    async def commit(self, body: CommitBody) -> CommitAnswer:
+        """Store what a client has consumed."""
+        with refusals(body.writer):
+            stored = await self._service.commit(list(_entries(body.cluster, body.namespace, body.entries)), body.writer)
+        return CommitAnswer(stored.durability, [_OK if each is STORED else _result(each) for each in stored.results])
+
+    @post(
+        "/v1/offsets/read",
+        refusals=(422, 503),
+        body_bytes_max=BODY_BYTES_MAX,
+        is_for_clients=True,
+        concurrent_max=CLIENTS_MAX,
+    )
+    def read(self, body: ReadBody) -> ReadAnswer:
+        """Return the offsets of queues: ok, not_found, or unavailable."""
+        entries = ((RowName(body.cluster, body.namespace, *_names(key)), key.queue_id) for key in body.keys)
+        return ReadAnswer([_read_result(answer) for answer in self._service.read(list(entries))])
+
+    @get("/v1/offsets", refusals=(400, 503), parameters=_SCOPE, paged=True)
+    def offsets(self, request: ViewRequest) -> OffsetListing:
+        """Return stored offsets of groups, page by page."""
+        generation, start = self._service.table.generation, 0
+        if request.page.cursor is not None:
+            run, *place = request.page.cursor.split(".")
+            if [run, str(generation)] != [self._run, *place[:1]] or not _is_place(place[-1]):
+                raise HttpRefused("cursor must be the nextCursor of the page before, of the same run: begin anew.")
+            start = int(place[-1])
+        with refusals():
+            page = self._service.page(_scope(request.query), start, request.page.limit)
+        return OffsetListing(
+            offsets=[ListedOffset(*_names(name), queue_id, _view(stored)) for name, queue_id, stored in page.offsets],
+            unavailable=[UnavailableRow(*_names(name), why) for name, why in page.unreadable],
+            revision=f"{self._run}:{self._service.table.revision}",
+            next_cursor=None if page.next is None else f"{self._run}.{generation}.{page.next}",
+        )
+
+    @post("/v1/offsets/reset", refusals=(422, 503), body_bytes_max=BODY_BYTES_MAX, concurrent_max=OPERATORS_MAX)
+    async def reset(self, body: ResetBody) -> ChangeAnswer:
+        """Set offsets, lower ones too, in a new reset epoch; with dryRun only show old and new."""
+        entries = list(_entries(body.cluster, body.namespace, body.entries))
+        with refusals(body.writer):
+            if body.dry_run:
+                done: Decision | Stored = self._service.preview_reset(entries, body.writer)
+            else:
+                done = await self._service.reset(entries, body.writer)
+        changed = {(change.name, change.queue_id): change for change in done.changes}
+        results = zip(entries, done.results, strict=True)
+        queues = [_queue(each.name, each.queue_id, result, changed) for each, result in results]
+        return ChangeAnswer(body.dry_run, _counts(done.results), queues)
+
+    @post("/v1/offsets/delete", refusals=(422, 503), concurrent_max=OPERATORS_MAX)
+    async def delete(self, body: DeleteBody) -> ChangeAnswer:
+        """Delete the offsets of a group or a topic; with dryRun only show which ones that would be."""
+        scope = Scope(body.cluster, body.namespace, body.group, body.topic, body.broker_name)
+        with refusals(body.writer):
+            if body.dry_run:
+                done: Decision | Stored = self._service.preview_deletion(scope, body.writer)
+            else:
+                done = await self._service.delete(scope, body.writer)
+        listed = done.changes[:LISTED_MAX]
+        changed = {(change.name, change.queue_id): change for change in listed}
+        queues = [_queue(each.name, each.queue_id, STORED, changed) for each in listed]
+        return ChangeAnswer(body.dry_run, _counts(done.results), queues)
+
+
+@contextmanager
+def refusals(writer: str | None = None) -> Iterator[None]:
+    """Answer what rules and stores refuse with a status and a sentence."""
+    if writer is not None and (problem := problem_of_writer(writer)):
+        raise UnprocessableBody(_sentence(problem))
+    try:
+        yield
+    except NotNow as error:
+        raise Unavailable503(_sentence(error), retry_after_s=1) from error
+    except OffsetsRefused as error:
+        raise UnprocessableBody(_sentence(error)) from error
+    except StoreBusy as error:
+        raise TooManyRequests(_sentence(error)) from error
+    except OutcomeUnknown as error:
+        text = f"It is not known whether all of this will be stored: {error}."
+        raise Unavailable503(text, retry_after_s=1) from error
+    except StoreError as error:
+        raise Unavailable503(_sentence(error), retry_after_s=1) from error
+
+
+def _sentence(error: object) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _names(key: QueueName | RowName) -> tuple[str, str, str]:
+    return key.group, key.topic, key.broker_name
+
+
+def _entries(cluster: str, namespace: str, items: Sequence[CommitItem | OffsetItem]) -> Iterator[Entry]:
+    """Yield entries; neighbours with equal names share one row name, which the rules look up once."""
+    names = ("", "", "")
+    row = RowName(cluster, namespace, *names)
+    for item in items:
+        if (item.group, item.topic, item.broker_name) != names:
+            names = _names(item)
+            row = RowName(cluster, namespace, *names)
+        yield Entry(row, item.queue_id, item.offset, item.reset_epoch if isinstance(item, CommitItem) else 0)
+
+
+def _scope(query: Mapping[str, str]) -> Scope:
+    names = (query.get("group"), query.get("topic"), query.get("brokerName"))
+    return Scope(query.get("cluster", DEFAULT_CLUSTER), query.get("namespace", ""), *names)
+
+
+def _is_place(text: str) -> bool:
+    digits_max = 12
+    return text.isascii() and text.isdigit() and len(text) <= digits_max
+
+
+def _view(stored: StoredOffset) -> StoredView:
+    return StoredView(stored.offset, stored.reset_epoch, stored.source, stored.writer, stored.unix_ms)
+
+
+def _present(stored: StoredOffset | None) -> StoredView | None:
+    return None if stored is None or stored.is_deleted else _view(stored)
+
+
+def _result(result: Result) -> EntryResult:
+    return EntryResult(result.status.value, _present(result.stored), result.reason)
+
+
+def _read_result(answer: StoredOffset | Unavailable | None) -> ReadResult:
+    if isinstance(answer, Unavailable):
+        return ReadResult("unavailable", reason=answer.reason)
+    if answer is None or answer.is_deleted:
+        return ReadResult("not_found", reset_epoch=0 if answer is None else answer.reset_epoch)
+    return ReadResult("ok", _view(answer))
+
+
+def _counts(results: Iterable[Result]) -> dict[str, int]:
+    return dict(Counter(result.status.value for result in results))
+
+
+def _queue(name: RowName, queue_id: int, result: Result, changed: Mapping[tuple[RowName, int], Change]) -> QueueChange:
+    change = changed.get((name, queue_id))
+    old, new = (result.stored, result.stored) if change is None else (change.before, change.after)
+    return QueueChange(*_names(name), queue_id, result.status.value, _present(old), _present(new), result.reason)

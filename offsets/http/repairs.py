@@ -1,0 +1,163 @@
+"""What the paths about repairs answer: the last runs, their queues, and `apply`. Times are Unix ms, UTC."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from offsets.config import RepairMode
+from offsets.lead import Lead
+from offsets.repair.repairer import NotApplicable, Repairer
+from offsets.repair.rules import Outcome
+from offsets.repair.runs import Run
+from offsets.sets.following import Following
+from serving.http.endpoints import Parameter
+from serving.http.pages import page_of
+from serving.http.paths import get, post
+from serving.http.views import NotFound, StateConflict, ViewRequest
+
+_DIGITS_MAX: Final = 9
+_RUN: Final = Parameter("run", "Number of the run.", {"type": "integer"})
+#: Each decides about all offsets of a set.
+_APPLIED_MAX: Final = 4
+
+
+class ApplyBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """A run that is to write what it would change."""
+
+    #: The name of an operator.
+    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What was done about the offsets of a set after a change of its master."""
+
+    run: int
+    cluster: str
+    broker_name: str
+    #: Of the new master.
+    address: str
+    master_epoch: int | None
+    #: What happened: found, gained, moved, or restarted.
+    cause: str
+    began_unix_ms: int
+    took_ms: int
+    #: From the notice of the change to the first write; null: nothing was written.
+    first_write_ms: int | None
+    #: When the former master was read last.
+    read_unix_ms: int
+    #: Where the log has parted from that of the former master; null: no loss is known.
+    parted_at: int | None
+    #: Queues by outcome: right already, pushed, set back, would change, not proved, failed.
+    counts: dict[str, int]
+    #: Of queues that would change: messages that are read again, and that may be skipped, until it is applied.
+    messages_again: int
+    messages_skipped: int
+    #: Why nothing, or not all, was decided; blank: all was.
+    problem: str
+    applied_unix_ms: int | None
+    applied_by: str
+
+
+class RepairListing(msgspec.Struct, frozen=True, rename="camel"):
+    """The last runs, the newest first."""
+
+    mode: RepairMode
+    #: Sets with a run under way.
+    running: int
+    runs: list[RepairView]
+
+
+class RepairedQueueView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What became of the offset of a group in a queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    outcome: Outcome
+    #: Up to where the group went on before the change; null: it is not known.
+    before: int | None
+    #: What the new master showed; null: no offset.
+    shown: int | None
+    #: What was, or is to be, written; null for nothing.
+    offset: int | None
+    messages_again: int
+    messages_skipped: int
+    why: str
+
+
+class RepairQueues(msgspec.Struct, frozen=True, rename="camel"):
+    """A run with a page of its queues, without those that were right already."""
+
+    run: RepairView
+    queues: list[RepairedQueueView]
+    total: int
+    next_cursor: str | None
+
+
+class RepairViews:
+    """The views of repairs."""
+
+    def __init__(self, repairer: Repairer, lead: Lead, following: Following, mode: RepairMode) -> None:
+        self._repairer = repairer
+        self._lead = lead
+        self._following = following
+        self._mode = mode
+
+    @get("/v1/offsets/repairs")
+    def repairs(self) -> RepairListing:
+        """Repairs after masters changed, with what they wrote or would write: the newest first."""
+        runs = [_run_view(run) for run in self._repairer.runs()]
+        return RepairListing(self._mode, self._repairer.running, runs)
+
+    @get("/v1/offsets/repairs/{run}", parts=(_RUN,), paged=True, refusals=(404,))
+    def repair(self, request: ViewRequest) -> RepairQueues:
+        """Queues of one run, by group, topic and queue; those that were right already are left out."""
+        run = self._run(request)
+        queues = {(queue.group, queue.topic, queue.queue_id): queue for queue in run.queues}
+        page = page_of(sorted(queues), request.page, tuple[str, str, int])
+        views = [msgspec.convert(queues[key], RepairedQueueView, from_attributes=True) for key in page.keys]
+        return RepairQueues(_run_view(run), views, page.total, page.next_cursor)
+
+    @post("/v1/offsets/repairs/{run}/apply", parts=(_RUN,), refusals=(404, 409, 503), concurrent_max=_APPLIED_MAX)
+    async def apply(self, request: ViewRequest, body: ApplyBody) -> RepairView:
+        """Write what a run would change: it decides anew, by the same readings and rules."""
+        self._lead.check()
+        run = self._run(request)
+        followed = self._following.sets.get(run.broker_name)
+        master = None if followed is None or followed.set_name != run.set_name else followed.master
+        try:
+            return _run_view(await self._repairer.apply(run.number, body.writer, master))
+        except NotApplicable as error:
+            raise StateConflict(str(error)) from error
+
+    def _run(self, request: ViewRequest) -> Run:
+        text = request.path["run"]
+        number = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else 0
+        if (run := self._repairer.run(number)) is None:
+            raise NotFound(
+                f"There is no run {text[:_DIGITS_MAX]} of a repair here: /v1/offsets/repairs lists the last."
+            )
+        return run
+
+
+def _run_view(run: Run) -> RepairView:
+    open_queues = [queue for queue in run.queues if queue.outcome is Outcome.WOULD_CHANGE]
+    return RepairView(
+        run=run.number,
+        cluster=run.cluster,
+        broker_name=run.broker_name,
+        address=run.address,
+        master_epoch=run.master_epoch,
+        cause=run.cause,
+        began_unix_ms=run.began_unix_ms,
+        took_ms=run.took_ms,
+        first_write_ms=run.first_write_ms,
+        read_unix_ms=run.read_unix_ms,
+        parted_at=run.parted_at,
+        counts=run.counts,
+        messages_again=sum(queue.messages_again for queue in open_queues),
+        messages_skipped=sum(queue.messages_skipped for queue in open_queues),
+        problem=run.problem,
+        applied_unix_ms=run.applied_unix_ms,
+        applied_by=run.applied_by,
+    )

@@ -1,0 +1,555 @@
+"""What the paths about restores, undoes, lags, files and the groups of a topic answer. Times are Unix ms, UTC."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
+
+from offsets.commits.rules import Entry
+from offsets.commits.service import OffsetService
+from offsets.commits.stored import RowName
+from offsets.commits.table import PAGE_OFFSETS_MAX
+from offsets.commits.table import Scope as OwnScope
+from offsets.files import offset_files
+from offsets.files.json_text import OffsetFileError
+from offsets.files.offset_files import ClientQueue, FileRecord
+from offsets.http.commits import DEFAULT_CLUSTER, Who, refusals
+from offsets.lead import Lead
+from offsets.readings.readings import Readings
+from offsets.restore.lag import GroupLag, LagQueue, LagReader, LagsTooOften
+from offsets.restore.operations import NoSuchOperation, OperationKind, Operations
+from offsets.restore.restorer import AnotherRuns, Change, NoSuchSet, Restored, Restorer, RestoreRefused, Scope
+from offsets.restore.rules import RESTORED_MAX, Options, Status
+from offsets.sets.following import Following
+from offsets.values import QueueKey, SetName
+from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX
+from serving.durable_file import DurableFileError
+from serving.http.endpoints import Parameter
+from serving.http.pages import page_of
+from serving.http.paths import get, post
+from serving.http.views import (
+    HttpRefused,
+    NotFound,
+    StateConflict,
+    TooManyRequests,
+    Unavailable,
+    UnprocessableBody,
+    ViewRequest,
+)
+
+#: Bytes of a file in a request, before it is written as Base64, and of the body that has it.
+FILE_BYTES_MAX: Final = 3 << 20
+IMPORT_BYTES_MAX: Final = 5 << 20
+RECORDS_MAX: Final = 10_000
+#: Offsets of one file.
+EXPORTED_MAX: Final = 100_000
+#: Each reads the offset tables of all brokers; each has a file in memory; one is worked on, others are answered 409.
+_LAGS_MAX: Final = 2
+_FILES_MAX: Final = 2
+_RESTORES_MAX: Final = 8
+_GROUP_LISTS_MAX: Final = 2
+
+Moment = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Dialect = Literal["broker", "client", "rocksdb"]
+
+
+class _Allowed(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What an operator allows."""
+
+    writer: Who
+    #: Only answer what would become of each queue.
+    dry_run: bool = False
+    #: Also where it is not proved that nobody's messages are skipped.
+    allow_unproved: bool = False
+    #: The groups pull, and do not pop: their members need not show it.
+    pulls: bool = False
+
+
+class RestoreBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Offsets of a reading that are to be at brokers again: all of a cluster, unless narrowed."""
+
+    cluster: str = DEFAULT_CLUSTER
+    group: str | None = None
+    topic: str | None = None
+    broker_name: str | None = None
+    #: Unix ms, or former: before the last change of the master of each broker set.
+    moment: Moment | Literal["former"]
+    #: Let offsets go back: messages are read again.
+    allow_back: bool = False
+    #: Also what somebody has set or deleted since.
+    over_resets: bool = False
+
+
+class UndoBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """An operation that is to be undone."""
+
+    operation_id: str
+    #: Also of queues whose offset has moved since, or was set again.
+    force: bool = False
+
+
+class RecordView(msgspec.Struct, frozen=True, rename="camel"):
+    """A record of RocksDB, both in Base64."""
+
+    key: bytes
+    value: bytes
+
+
+class ImportBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """A file whose offsets are to be stored."""
+
+    dialect: Dialect
+    #: The bytes of the file, in Base64; of dialects broker and client.
+    file: Annotated[bytes, msgspec.Meta(max_length=FILE_BYTES_MAX)] = b""
+    #: Of dialect rocksdb.
+    records: Annotated[list[RecordView], msgspec.Meta(max_length=RECORDS_MAX)] = []
+    cluster: str = DEFAULT_CLUSTER
+    #: Of the offsets of this manager.
+    namespace: str = ""
+    #: Whose file it is; of dialects broker and rocksdb.
+    broker_name: str = ""
+    #: Whose file it is, of dialect client; of the others: only this group.
+    group: str = ""
+    #: manager: into the table of this manager; broker: to the masters of the broker sets.
+    target: Literal["manager", "broker"]
+    allow_back: bool = False
+
+
+class ExportBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Offsets that are wanted as a file."""
+
+    dialect: Dialect
+    #: manager: the table of this manager; readings: what the master of the broker set had at its newest reading.
+    source: Literal["manager", "readings"]
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = ""
+    #: Must be given for dialects broker and rocksdb, and for readings.
+    broker_name: str | None = None
+    #: Must be given for dialect client.
+    group: str | None = None
+    topic: str | None = None
+
+
+class RestoredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What became, or would become, of one queue of a group."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    status: Status
+    #: What is stored before it; null for nothing, or if that is not known.
+    old: int | None
+    #: What is stored after it; null for nothing.
+    new: int | None
+    #: Messages that are read again, if all are still there; null where that is not known.
+    messages_again: int | None
+    #: Messages that are never read; null where that is not known.
+    messages_never: int | None
+    #: What is wrong, and which field of the request overrides it.
+    why: str
+
+
+class SetProblemView(msgspec.Struct, frozen=True, rename="camel"):
+    """A broker set of which nothing is known, or nothing was done."""
+
+    broker_name: str
+    reason: str
+
+
+class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What became, or would become, of all queues."""
+
+    dry_run: bool
+    #: Undoes it; blank if no broker was sent anything.
+    operation_id: str
+    #: How many queues have each status.
+    counts: dict[str, int]
+    queues: list[RestoredView]
+    #: Broker sets whose offsets of that moment are not known.
+    problems: list[SetProblemView]
+    #: Entries of a file that are not used, each with its place and the reason.
+    unused: list[str] = []
+
+
+class ExportAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """Offsets as a file."""
+
+    #: In Base64; empty for dialect rocksdb.
+    file: bytes
+    records: list[RecordView]
+    #: Offsets in it.
+    offsets: int
+    #: Offsets that are not in it, and why.
+    unavailable: list[str]
+
+
+class KeptOperationView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """An operation that can be undone."""
+
+    operation_id: str
+    kind: str
+    writer: str
+    unix_ms: int
+    #: The operation that it has undone; blank for none.
+    undoes: str
+    #: Queues that it has changed, or may have.
+    queues: int
+    #: False if the manager ended before the outcomes were known.
+    finished: bool
+
+
+class KeptOperationListing(msgspec.Struct, frozen=True, rename="camel"):
+    """The last operations of this manager, the newest first."""
+
+    operations: list[KeptOperationView]
+
+
+class LagView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """How far a group is in one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    #: The next offset to be written; null if it is not known.
+    max_offset: int | None
+    #: The next offset to consume; null if none is stored, or it is not known.
+    committed_offset: int | None
+    #: Where that is stored.
+    committed_in: Literal["manager", "broker"] | None
+    #: unknown is never 0.
+    lag: int | Literal["unknown"]
+    #: Why it is unknown.
+    reason: str
+
+
+class LagListing(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a group is in all its queues."""
+
+    group: str
+    #: The sum of what is known; null if nothing is.
+    known_lag: int | None
+    #: Queues whose lag is unknown.
+    unknown: int
+    queues: list[LagView]
+    #: Broker sets of which nothing is known.
+    unavailable: list[SetProblemView]
+
+
+class TopicGroupView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A group that has offsets in a topic, so that it reads it or has read it."""
+
+    cluster: str
+    group: str
+    #: broadcast: its members keep their offsets, and brokers only the least position.
+    kind: Literal["clustering", "broadcast"]
+    #: How many broker sets have them.
+    broker_sets: int
+
+
+class TopicGroupListing(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of the groups of a topic, by cluster and name."""
+
+    groups: list[TopicGroupView]
+    total: int
+    next_cursor: str | None
+
+
+class _ReadFile(NamedTuple):
+    """What a file has, by broker set."""
+
+    offsets: Mapping[SetName, Mapping[QueueKey, int]]
+    problems: list[str]
+
+    @property
+    def total(self) -> int:
+        return sum(len(queues) for queues in self.offsets.values())
+
+
+class RestoreViews:
+    """The views of what operators do with offsets at brokers."""
+
+    def __init__(
+        self,
+        restorer: Restorer,
+        operations: Operations,
+        lags: LagReader,
+        readings: Readings,
+        following: Following,
+        commits: OffsetService,
+        lead: Lead,
+    ) -> None:
+        self._restorer, self._operations, self._lags = restorer, operations, lags
+        self._readings, self._following = readings, following
+        self._commits, self._lead = commits, lead
+
+    @post("/v1/offsets/restore", refusals=(404, 409, 503), concurrent_max=_RESTORES_MAX)
+    async def restore(self, body: RestoreBody) -> RestoreAnswer:
+        """Write offsets that a reading has of a moment at brokers again; with dryRun only show old and new."""
+        options = Options(body.allow_back, body.allow_unproved, body.over_resets, body.pulls)
+        change = Change(OperationKind.RESTORE, body.writer, options, body.dry_run)
+        scope = Scope(body.cluster, body.group, body.topic, body.broker_name)
+        with self._refusals(body):
+            unix_ms = None if body.moment == "former" else body.moment
+            return _answer(await self._restorer.restore(change, scope, unix_ms), body)
+
+    @post("/v1/offsets/undo", refusals=(404, 409, 503), concurrent_max=_RESTORES_MAX)
+    async def undo(self, body: UndoBody) -> RestoreAnswer:
+        """Bring back what brokers showed before a restore, an import or an undo; with dryRun only show old and new."""
+        options = Options(allow_unproved=body.allow_unproved, pulls=body.pulls)
+        change = Change(OperationKind.UNDO, body.writer, options, body.dry_run, body.operation_id)
+        with self._refusals(body):
+            operation = await self._operations.find(body.operation_id)
+            return _answer(await self._restorer.undo(change, operation, is_forced=body.force), body)
+
+    @get("/v1/offsets/operations", refusals=(503,))
+    async def operations(self) -> KeptOperationListing:
+        """Operations of this manager at brokers that can be undone: the last ones, the newest first."""
+        return KeptOperationListing(
+            [
+                KeptOperationView(
+                    operation_id=operation.operation_id,
+                    kind=operation.kind.value,
+                    writer=operation.writer,
+                    unix_ms=operation.unix_ms,
+                    undoes=operation.undoes,
+                    queues=len(operation.written()),
+                    finished=operation.is_finished,
+                )
+                for operation in await self._operations.last()
+            ]
+        )
+
+    @get(
+        "/v1/offsets/lag",
+        parameters=(
+            Parameter("group", "The group; must be given."),
+            Parameter("topic", "Only this topic."),
+            Parameter("cluster", "Name of the cluster; DefaultCluster by default."),
+            Parameter("namespace", "Namespace of offsets of this manager; none by default."),
+        ),
+        refusals=(400, 409, 422, 503),
+        concurrent_max=_LAGS_MAX,
+    )
+    async def lag(self, request: ViewRequest) -> LagListing:
+        """How far a group is behind in each queue, read from brokers now; unknown is never 0."""
+        query = request.query
+        if not (group := query.get("group", "")):
+            raise HttpRefused("group must be given.")
+        cluster, topic = query.get("cluster", DEFAULT_CLUSTER), query.get("topic")
+        with self._refusals():
+            own, _ = await self._own(OwnScope(cluster, query.get("namespace", ""), group, topic))
+            managed = {LagQueue(name.topic, name.broker_name, queue): offset for (name, queue), offset in own.items()}
+            sets = [followed for followed in self._following.sets.values() if followed.set_name.cluster == cluster]
+            found = await self._lags.read(sets, group, topic, managed)
+        known = [lag.lag for lag in found.queues if lag.lag is not None]
+        return LagListing(
+            group=group,
+            known_lag=sum(known) if known else None,
+            unknown=len(found.queues) - len(known),
+            queues=[_lag_view(lag) for lag in found.queues],
+            unavailable=[SetProblemView(*problem) for problem in sorted(found.unavailable.items())],
+        )
+
+    @get(
+        "/v1/offsets/groups",
+        parameters=(Parameter("topic", "The topic; must be given."),),
+        paged=True,
+        refusals=(400,),
+        concurrent_max=_GROUP_LISTS_MAX,
+    )
+    async def groups(self, request: ViewRequest) -> TopicGroupListing:
+        """Names of groups that have offsets in a topic, from the newest reading of each broker set."""
+        if not (topic := request.query.get("topic", "")):
+            raise HttpRefused("topic must be given.")
+        sets: Counter[tuple[str, str, int]] = Counter()
+        for status in self._readings.statuses():
+            await asyncio.sleep(0)
+            for name in () if status.reading is None else status.reading.offsets:
+                if name.topic == topic:
+                    group = name.group.removesuffix(BROADCAST_SUFFIX)
+                    sets[status.set_name.cluster, group, int(group != name.group)] += 1
+        page = page_of(sorted(sets), request.page, tuple[str, str, int])
+        views = [
+            TopicGroupView(
+                cluster=key[0], group=key[1], kind="broadcast" if key[2] else "clustering", broker_sets=sets[key]
+            )
+            for key in page.keys
+        ]
+        return TopicGroupListing(views, page.total, page.next_cursor)
+
+    @post("/v1/offsets/import", refusals=(409, 503), body_bytes_max=IMPORT_BYTES_MAX, concurrent_max=_FILES_MAX)
+    async def import_file(self, body: ImportBody) -> RestoreAnswer:
+        """Store the offsets of a file of a broker or client, here or at brokers; with dryRun only show them."""
+        with self._refusals(body):
+            # A large one takes a second, which others do not wait for.
+            read = await asyncio.to_thread(_read_file, body)
+            if read.total > RESTORED_MAX:
+                raise UnprocessableBody(f"The file has more than {RESTORED_MAX} offsets: name a group.")
+            if body.target == "manager":
+                return await self._import_here(body, read)
+            options = Options(allow_back=body.allow_back, allow_unproved=body.allow_unproved, pulls=body.pulls)
+            change = Change(OperationKind.IMPORT, body.writer, options, body.dry_run)
+            return _answer(await self._restorer.write(change, read.offsets), body, read.problems)
+
+    @post("/v1/offsets/export", refusals=(409, 503), concurrent_max=_FILES_MAX)
+    async def export_file(self, body: ExportBody) -> ExportAnswer:
+        """Offsets of this manager, or of a reading, as a file of a broker or client."""
+        if body.dialect == "client" and body.group is None:
+            raise UnprocessableBody("A file of dialect client has the offsets of one group: give it.")
+        if (body.dialect != "client" or body.source == "readings") and body.broker_name is None:
+            raise UnprocessableBody("This is about one broker set: give brokerName.")
+        with self._refusals():
+            offsets, unavailable = await self._exported(body)
+        if len(offsets) > EXPORTED_MAX:
+            raise UnprocessableBody(f"This covers more than {EXPORTED_MAX} offsets: name a group, a topic or a broker.")
+        by_key = {QueueKey(name.group, name.topic, queue): offset for (name, queue), offset in offsets.items()}
+        if body.dialect == "rocksdb":
+            records = [RecordView(*record) for record in offset_files.records(by_key)]
+            return ExportAnswer(b"", records, len(offsets), unavailable)
+        if body.dialect == "broker":
+            return ExportAnswer(offset_files.broker_file(by_key), [], len(offsets), unavailable)
+        queues = {ClientQueue(name.topic, name.broker_name, queue): offset for (name, queue), offset in offsets.items()}
+        return ExportAnswer(offset_files.client_file(queues), [], len(offsets), unavailable)
+
+    async def _exported(self, body: ExportBody) -> tuple[dict[tuple[RowName, int], int], list[str]]:
+        if body.source == "manager":
+            return await self._own(OwnScope(body.cluster, body.namespace, body.group, body.topic, body.broker_name))
+        assert body.broker_name is not None, "checked before"
+        set_name = SetName(body.cluster, body.broker_name)
+        found = [status.reading for status in self._readings.statuses() if status.set_name == set_name]
+        if not found or (reading := found[0]) is None:
+            raise NotFound(f"There is no reading of broker set {body.broker_name} of cluster {body.cluster}.")
+        offsets = {
+            (RowName(body.cluster, "", name.group, name.topic, body.broker_name), queue): offset
+            for name in reading.offsets
+            if body.group in (None, name.group) and body.topic in (None, name.topic)
+            for queue, offset in reading.offsets[name].items()
+        }
+        return offsets, []
+
+    async def _own(self, scope: OwnScope) -> tuple[dict[tuple[RowName, int], int], list[str]]:
+        """Return the offsets of this manager in a scope, and what cannot be read."""
+        found: dict[tuple[RowName, int], int] = {}
+        unavailable: list[str] = []
+        start: int | None = 0
+        while start is not None and len(found) <= EXPORTED_MAX:
+            page = self._commits.page(scope, start, PAGE_OFFSETS_MAX)
+            found |= {(name, queue): stored.offset for name, queue, stored in page.offsets}
+            unavailable += (f"group {name.group} in topic {name.topic}: {why}" for name, why in page.unreadable)
+            start = page.next
+            await asyncio.sleep(0)
+        return found, unavailable
+
+    async def _import_here(self, body: ImportBody, read: _ReadFile) -> RestoreAnswer:
+        entries = [
+            Entry(
+                RowName(body.cluster, body.namespace, key.group, key.topic, set_name.broker_name), key.queue_id, offset
+            )
+            for set_name, queues in read.offsets.items()
+            for key, offset in queues.items()
+        ]
+        table, views, changed = self._commits.table, list[RestoredView](), list[Entry]()
+        for entry in entries:
+            stored = table.read(entry.name, entry.queue_id)
+            old = None if stored is None or stored.is_deleted else stored.offset
+            status, why = Status.WOULD_CHANGE, ""
+            if old == entry.offset:
+                status = Status.RIGHT
+            elif old is not None and old > entry.offset and not body.allow_back:
+                status, why = Status.NOT_PROVED, f"{old - entry.offset} messages would be read again (allowBack)"
+            else:
+                changed.append(entry)
+                status = Status.WOULD_CHANGE if body.dry_run else Status.DONE
+            views.append(_own_view(entry, old, status, why))
+        if changed and not body.dry_run:
+            await self._commits.reset(changed, body.writer)
+        counts = Counter(view.status.value for view in views)
+        return RestoreAnswer(body.dry_run, "", dict(counts), views, [], read.problems)
+
+    @contextmanager
+    def _refusals(self, body: _Allowed | None = None) -> Iterator[None]:
+        """Answer what is refused inside with its status and a sentence."""
+        try:
+            with refusals(None if body is None else body.writer):
+                self._lead.check()
+                yield
+        except RestoreRefused as error:
+            kinds: dict[type[RestoreRefused], type[HttpRefused]] = {
+                AnotherRuns: StateConflict,
+                NoSuchSet: NotFound,
+                LagsTooOften: TooManyRequests,
+            }
+            raise kinds.get(type(error), UnprocessableBody)(str(error)) from error
+        except NoSuchOperation as error:
+            raise NotFound(str(error)) from error
+        except OffsetFileError as error:
+            raise UnprocessableBody(f"The file cannot be used: {error}.") from error
+        except DurableFileError as error:
+            raise Unavailable(f"Nothing was written: {error}.") from error
+
+
+def _read_file(body: ImportBody) -> _ReadFile:
+    """Return what the file of a body has; raises UnprocessableBody."""
+    is_rocksdb, is_client = body.dialect == "rocksdb", body.dialect == "client"
+    if is_rocksdb is not bool(body.records) or is_rocksdb is bool(body.file):
+        raise UnprocessableBody("Of dialect rocksdb give records and no file, of the others a file and no records.")
+    if is_client and (not body.group or body.broker_name):
+        raise UnprocessableBody("Of dialect client give the group, and no brokerName: the file names brokers.")
+    if not is_client and not body.broker_name:
+        raise UnprocessableBody(f"Of dialect {body.dialect} give brokerName: the file does not name it.")
+    if is_client:
+        of_client = offset_files.read_client_file(body.file)
+        found: dict[SetName, dict[QueueKey, int]] = {}
+        for queue, offset in of_client.offsets.items():
+            name = SetName(body.cluster, queue.broker_name)
+            found.setdefault(name, {})[QueueKey(body.group, queue.topic, queue.queue_id)] = offset
+        return _ReadFile(found, of_client.problems)
+    if is_rocksdb:
+        read = offset_files.read_records([FileRecord(record.key, record.value) for record in body.records])
+    else:
+        read = offset_files.read_broker_file(body.file)
+    wanted = {key: offset for key, offset in read.offsets.items() if body.group in ("", key.group)}
+    return _ReadFile({SetName(body.cluster, body.broker_name): wanted}, read.problems)
+
+
+def _answer(done: Restored, body: _Allowed, unused: list[str] | None = None) -> RestoreAnswer:
+    return RestoreAnswer(
+        dry_run=body.dry_run,
+        operation_id=done.operation_id,
+        counts=dict(Counter(queue.status.value for queue in done.queues)),
+        queues=[msgspec.convert(queue, RestoredView, from_attributes=True) for queue in done.queues],
+        problems=[SetProblemView(problem.set_name.broker_name, problem.reason) for problem in done.problems],
+        unused=unused or [],
+    )
+
+
+def _own_view(entry: Entry, old: int | None, status: Status, why: str) -> RestoredView:
+    return RestoredView(
+        group=entry.name.group,
+        topic=entry.name.topic,
+        broker_name=entry.name.broker_name,
+        queue_id=entry.queue_id,
+        status=status,
+        old=old,
+        new=entry.offset,
+        messages_again=None if old is None else max(old - entry.offset, 0),
+        messages_never=None if old is None else max(entry.offset - old, 0),
+        why=why,
+    )
+
+
+def _lag_view(lag: GroupLag) -> LagView:
+    return LagView(
+        topic=lag.queue.topic,
+        broker_name=lag.queue.broker_name,
+        queue_id=lag.queue.queue_id,
+        max_offset=lag.max_offset,
+        committed_offset=lag.committed,
+        committed_in=lag.committed_in,
+        lag="unknown" if lag.lag is None else lag.lag,
+        reason=lag.reason,
+    )

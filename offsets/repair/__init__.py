@@ -1,0 +1,1 @@
+"""Repairs of offsets after the master of a broker set has changed."""

@@ -1,0 +1,343 @@
+"""Repairs offsets after the master of a set has changed: when, how long, in which mode, and what is kept. The edge.
+
+A change is followed by a run: one pass as soon as the new master serves (`one_pass.py`), then, for up to two minutes,
+further passes over groups whose members were not connected yet. In mode `report` a run writes nothing and says what it
+would change; `apply` decides anew from the same readings, by the same rules, and writes.
+
+Only the manager that leads runs anything.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from offsets.at_broker import BROKER_FAILURES, AtBroker, NotServing, OtherBroker
+from offsets.kept_documents import KeptDocuments
+from offsets.readings.reading import KnownBefore
+from offsets.repair.events import (
+    OFFSETS_TO_REPAIR,
+    REPAIRS_RUNNING,
+    SETS_TO_REPAIR,
+    FirstWrite,
+    OffsetsLost,
+    OffsetsRepaired,
+    RepairApplied,
+    RepairNotKept,
+    RepairRows,
+    run_event,
+)
+from offsets.repair.one_pass import Allowed, RepairPass
+from offsets.repair.rules import SENT_BACK_WITHIN_MS, Outcome
+from offsets.repair.runs import QUEUES_MAX, RUNS_MAX, KeptRun, Run, counts_of, known_of
+from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
+from offsets.values import GroupTopic, SetName
+from remoting.admin.client import AdminClient
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import Clock
+from remoting.protocol.errors import InvokeError, NotSent
+from serving.durable_file import DurableFileError
+from serving.telemetry.events import Event, Measure
+
+#: A new master has so long to serve; without a proof the run ends then.
+SERVES_WITHIN_MS: Final = 60_000
+#: So long members of groups are awaited after a change, and so often they are looked for.
+AWAITED_MS: Final = 120_000
+LOOK_S: Final = 3.0
+_PAUSE_S: Final = 0.1
+#: Sets that are repaired at a time.
+RUNS_AT_ONCE: Final = 16
+
+#: A broker has become master or started again.
+_BEGINS: Final = frozenset(
+    {MasterChangeKind.FOUND, MasterChangeKind.GAINED, MasterChangeKind.MOVED, MasterChangeKind.RESTARTED}
+)
+
+
+class _Noticed(NamedTuple):
+    """A change of a master, and when it was noticed, monotonic ms."""
+
+    master: SetMaster
+    kind: MasterChangeKind
+    at_ms: int
+
+
+class NotApplicable(Exception):
+    """A run cannot be applied; the sentence says why, and what to do."""
+
+
+class Repairer:
+    """Runs at all sets, and the last runs."""
+
+    def __init__(  # it wires what a run needs
+        self,
+        admin: AdminClient,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        folder: Path,
+        *,
+        known_before: Callable[[SetMaster, int], KnownBefore | None],
+        parted: Callable[[SetMaster, int], None],
+        is_leading: Callable[[], bool],
+        is_master: Callable[[SetMaster], bool],
+        acts_for: Callable[[str], bool],
+        tasks: BackgroundTasks,
+    ) -> None:
+        """Repair by requests of `admin`; `acts_for` says whether offsets of a group may be written."""
+        self._admin = admin
+        self._clock = clock
+        self._emit = emit
+        self._known_before = known_before
+        self._parted = parted
+        self._is_leading = is_leading
+        self._is_master = is_master
+        self._acts_for = acts_for
+        self._tasks = tasks
+        self._files = KeptDocuments(folder, KeptRun, RUNS_MAX)
+        self._turns = asyncio.Semaphore(RUNS_AT_ONCE)
+        self._file_turn = asyncio.Lock()
+        #: The last change of each set that has a master since.
+        self._changes: dict[SetName, _Noticed] = {}
+        self._running: dict[SetName, asyncio.Task[bool]] = {}
+        self._runs: dict[int, Run] = {}
+        self._last = 0
+
+    async def run_files(self) -> None:
+        """Read the runs that are kept, and wait for ever."""
+        await self.load()
+        await asyncio.Event().wait()
+
+    async def load(self) -> None:
+        """Read the runs that are kept."""
+        damaged: list[DurableFileError] = []
+        kept = await asyncio.to_thread(self._files.read_all, damaged.append)
+        for error in damaged:
+            self._emit(RepairNotKept(error=str(error)))
+        # The first run may have ended meanwhile.
+        self._runs = {number: document.run for number, document in kept.items()} | self._runs
+        self._last = max(self._runs, default=0)
+
+    @property
+    def running(self) -> int:
+        """Sets with a run under way."""
+        return sum(not task.done() for task in self._running.values())
+
+    def runs(self) -> list[Run]:
+        """Return the last runs, the newest first."""
+        return list(reversed(self._runs.values()))
+
+    def run(self, number: int) -> Run | None:
+        """Return one of them."""
+        return self._runs.get(number)
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield the gauges: the newest run of each set says what waits for `apply`."""
+        waiting: dict[SetName, int] = {}
+        for run in self._runs.values():
+            waiting[run.set_name] = run.count(Outcome.WOULD_CHANGE)
+        yield Measure(OFFSETS_TO_REPAIR, sum(waiting.values()))
+        yield Measure(SETS_TO_REPAIR, sum(count > 0 for count in waiting.values()))
+        yield Measure(REPAIRS_RUNNING, self.running)
+
+    def changed(self, change: MasterChange) -> None:
+        """Take a change of a master: its set's former run ends, and another one begins if this manager leads."""
+        if change.kind is MasterChangeKind.ADDRESS_CHANGED:
+            return
+        if (former := self._running.pop(change.set_name, None)) is not None:
+            former.cancel()
+        self._changes.pop(change.set_name, None)
+        if change.after is not None and change.kind in _BEGINS:
+            self._changes[change.set_name] = _Noticed(change.after, change.kind, self._clock.now_ms())
+            self._begin(change.set_name)
+
+    def restarted(self, master: SetMaster) -> None:
+        """Take that a master has started again in its epoch, as a reading shows; with the time of its start."""
+        change = MasterChange(MasterChangeKind.RESTARTED, master.set_name, None, master, self._clock.unix_ms())
+        self.changed(change)
+
+    def lead_changed(self, leads: bool) -> None:  # noqa: FBT001  # as Lead calls its listeners
+        """Begin what another manager may have left undone; older changes it has dealt with."""
+        for set_name, noticed in self._changes.items():
+            if leads and self._clock.now_ms() - noticed.at_ms <= AWAITED_MS:
+                self._begin(set_name)
+
+    def _begin(self, set_name: SetName) -> None:
+        under_way = self._running.get(set_name)
+        if self._is_leading() and (under_way is None or under_way.done()):
+            self._running[set_name] = self._tasks.start(self._follow(*self._changes[set_name]), "repair")
+
+    async def apply(self, number: int, writer: str, master: SetMaster | None) -> Run:
+        """Decide a run anew, and write; `master` is that of its set now. Raises NotApplicable, for the broker too."""
+        kept = await self._kept(number)
+        run = kept.run
+        if master is None or (master.address, master.master_epoch) != (run.address, run.master_epoch):
+            raise NotApplicable(
+                f"The master of {run.broker_name} has changed since run {number}: look at the newest run of the set."
+            )
+        one = self._pass(master, kept.known, kept.changed_ms, writes=lambda _: True, sends_back=lambda: True)
+        began_ms = self._clock.now_ms()
+        try:
+            await one.prepare()
+            await one.repair()
+        except (NotServing, OtherBroker, *BROKER_FAILURES) as error:
+            raise NotApplicable(f"The master of {run.broker_name} cannot be repaired now: {error}.") from error
+        run = replace(
+            _result(run, one, self._clock.now_ms() - began_ms, began_ms),
+            applied_unix_ms=self._clock.unix_ms(),
+            applied_by=writer,
+        )
+        await self._keep(run, kept)
+        self._emit(run_event(run, RepairApplied, writer=writer))
+        return run
+
+    async def _follow(self, master: SetMaster, kind: MasterChangeKind, changed_ms: int) -> None:
+        """Run after one change, to its end."""
+        known = self._known_before(master, changed_ms)
+        if known is None or not known.readings:
+            return
+        is_noticed = kind is not MasterChangeKind.FOUND
+
+        def sends_back() -> bool:
+            return is_noticed and self._clock.now_ms() - changed_ms <= SENT_BACK_WITHIN_MS
+
+        one = self._pass(master, known, changed_ms, writes=self._acts_for, sends_back=sends_back)
+        run = Run(
+            number=0,
+            cluster=master.set_name.cluster,
+            broker_name=master.set_name.broker_name,
+            address=master.address,
+            master_epoch=master.master_epoch,
+            cause=kind.value,
+            began_unix_ms=self._clock.unix_ms(),
+            took_ms=0,
+            first_write_ms=None,
+            read_unix_ms=known.readings[-1].ended_unix_ms,
+            parted_at=None,
+            counts={},
+            queues=(),
+        )
+        async with self._turns:
+            problem = await self._prepared(one, master, known, changed_ms)
+            if problem is None:
+                return
+            if not problem:
+                problem = await _repaired(one)
+        if one.is_prepared and (parted_at := one.before.proof.parted_at) is not None:
+            self._parted(master, parted_at)
+        self._last = number = self._last + 1
+        run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=number, problem=problem)
+        await self._tell(run, one, known, changed_ms)
+        if one.waiting and not problem:
+            await self._await_members(run, one, known, changed_ms)
+
+    async def _prepared(self, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int) -> str | None:
+        """Wait until the broker serves and its log is looked at; return the problem, None if nothing has changed."""
+        while True:
+            try:
+                log = await one.prepare()
+            except NotServing as error:
+                problem = str(error)
+            except OtherBroker as error:
+                return str(error)
+            else:
+                newest = known.readings[-1]
+                now = (master.address, master.master_epoch, log.boot_unix_ms)
+                if (newest.master, newest.master_epoch, newest.boot_unix_ms) == now:
+                    # What was read before is of this very process: nothing has changed.
+                    return None
+                return ""
+            if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS or not self._is_leading():
+                return problem
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _await_members(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
+        """Look for members of groups that had none, and decide about these groups."""
+        while one.waiting and self._clock.now_ms() - changed_ms <= AWAITED_MS:
+            await asyncio.sleep(LOOK_S)
+            if not self._is_leading():
+                continue
+            await _repaired(one, set(one.waiting))
+        former = run
+        run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=run.number)
+        if run.counts != former.counts:
+            await self._tell(run, one, known, changed_ms)
+
+    def _pass(
+        self,
+        master: SetMaster,
+        known: KnownBefore,
+        changed_ms: int,
+        *,
+        writes: Callable[[str], bool],
+        sends_back: Callable[[], bool],
+    ) -> RepairPass:
+        # Where a controller elects nobody follows when a master has started.
+        followed = master if master.master_epoch is None else master._replace(boot_unix_ms=None)
+
+        def check() -> None:
+            if not self._is_leading():
+                raise NotSent(master.address, "this manager does not lead any more")
+            if not self._is_master(followed):
+                raise NotSent(master.address, "it is not known to be the master any more")
+
+        at = AtBroker(self._admin, master.set_name, master.address)
+        return RepairPass(at, master.master_epoch, known, changed_ms, Allowed(writes, check, sends_back), self._clock)
+
+    async def _tell(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
+        """Keep a run and tell it; one that found all right is told, and not kept."""
+        is_right = not run.problem and not run.queues
+        if not is_right:
+            names = dict.fromkeys(GroupTopic(queue.group, queue.topic) for queue in run.queues)
+            self._runs[run.number] = run
+            for number in list(self._runs)[:-RUNS_MAX]:
+                del self._runs[number]
+            await self._keep(run, KeptRun(run=run, known=known_of(known, names), changed_ms=changed_ms))
+        if one.first_write_ms is not None:
+            self._emit(FirstWrite(milliseconds=one.first_write_ms - changed_ms))
+        is_lost = run.problem or run.count(Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)
+        self._emit(run_event(run, OffsetsLost if is_lost else OffsetsRepaired))
+        self._emit(RepairRows(of=run))
+
+    async def _keep(self, run: Run, kept: KeptRun) -> None:
+        self._runs[run.number] = run
+        try:
+            async with self._file_turn:
+                await asyncio.to_thread(self._files.keep, run.number, replace(kept, run=run))
+        except DurableFileError as error:
+            self._emit(RepairNotKept(error=str(error)))
+
+    async def _kept(self, number: int) -> KeptRun:
+        try:
+            async with self._file_turn:
+                kept = await asyncio.to_thread(self._files.read, number)
+        except DurableFileError as error:
+            raise NotApplicable(f"Run {number} cannot be read: {error}.") from error
+        if kept is None:
+            raise NotApplicable(f"There is no run {number} here any more: `rmq offsets repairs` lists the last ones.")
+        return kept
+
+
+async def _repaired(one: RepairPass, groups: Iterable[str] | None = None) -> str:
+    """Do a pass, and return why it has not come to its end; blank if it has."""
+    try:
+        await one.repair(None if groups is None else set(groups))
+    except (*BROKER_FAILURES, InvokeError) as error:
+        return str(error)
+    return ""
+
+
+def _result(run: Run, one: RepairPass, took_ms: int, began_ms: int) -> Run:
+    """Return a run with what a pass has found and done so far."""
+    queues = list(one.queues.values())
+    listed = sorted((queue for queue in queues if queue.outcome is not Outcome.RIGHT), key=lambda queue: queue.key)
+    first_ms = one.first_write_ms
+    return replace(
+        run,
+        took_ms=took_ms,
+        first_write_ms=None if first_ms is None else first_ms - began_ms,
+        parted_at=one.before.proof.parted_at if one.is_prepared else None,
+        counts=counts_of(queues, one.right),
+        queues=tuple(listed[:QUEUES_MAX]),
+    )

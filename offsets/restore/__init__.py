@@ -1,0 +1,1 @@
+"""Restores of offsets that readings have, their undo, and lags."""

@@ -1,0 +1,157 @@
+"""What restores and imports have changed at brokers, as it is kept for an undo. Pure but for its file.
+
+An id ends with the address of the manager that did the operation: only its file has what undoes it.
+"""
+
+import asyncio
+import enum
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from offsets.kept_documents import KeptDocuments
+from offsets.restore.rules import RestoredQueue, Status, Wanted
+from offsets.values import SetName
+from remoting.admin.log_epochs import LogEpoch
+from serving.durable_file import DurableFileError
+
+OPERATIONS_MAX: Final = 100
+_ID_BYTES: Final = 8
+_AT: Final = "@"
+
+
+class OperationKind(enum.StrEnum):
+    """What an operation has done."""
+
+    #: Offsets of a reading were written.
+    RESTORE = "restore"
+    #: Offsets of a file were written.
+    IMPORT = "import"
+    UNDO = "undo"
+
+
+class SetLog(msgspec.Struct, frozen=True, array_like=True):
+    """The log of a set's master when an operation read what the broker showed: what an undo proves by."""
+
+    cluster: str
+    broker_name: str
+    address: str
+    master_epoch: int | None
+    boot_unix_ms: int | None
+    first_end: int
+    second_end: int
+    epochs: tuple[tuple[int, int], ...] | None
+
+    @property
+    def set_name(self) -> SetName:
+        """The set."""
+        return SetName(self.cluster, self.broker_name)
+
+    def log_epochs(self) -> tuple[LogEpoch, ...] | None:
+        """Return where each epoch began."""
+        if self.epochs is None:
+            return None
+        return tuple(LogEpoch(epoch=epoch, start_offset=start) for epoch, start in self.epochs)
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation, with what was there before."""
+
+    operation_id: str
+    kind: OperationKind
+    #: The operator.
+    writer: str
+    #: When it began.
+    unix_ms: int
+    queues: tuple[RestoredQueue, ...]
+    logs: tuple[SetLog, ...]
+    #: The operation that it has undone; blank for none.
+    undoes: str = ""
+    #: False if the process ended before the outcomes were known: what would change may have been written.
+    is_finished: bool = True
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many queues have each status."""
+        return dict(Counter(queue.status.value for queue in self.queues))
+
+    def written(self) -> list[RestoredQueue]:
+        """Return the queues whose offset the broker has, or may have."""
+        # A write without an answer is `failed`, and may be there all the same.
+        statuses = (
+            {Status.DONE, Status.FAILED} if self.is_finished else {Status.DONE, Status.FAILED, Status.WOULD_CHANGE}
+        )
+        return [queue for queue in self.queues if queue.status in statuses]
+
+    def undone(self, set_name: SetName, *, is_forced: bool) -> list[Wanted]:
+        """Return the offsets that an undo brings back; without force only where the broker shows what was written."""
+        return [
+            Wanted(queue.key, queue.old, None if is_forced else queue.new)
+            for queue in self.written()
+            if queue.set_name == set_name
+        ]
+
+
+class NoSuchOperation(Exception):
+    """There is nothing to undo by an id; the sentence says where it may be kept."""
+
+    def __init__(self, operation_id: str, kept_at: str) -> None:
+        self.operation_id, self.kept_at = operation_id, kept_at
+        where = f"the manager at {kept_at} did it" if kept_at else "/v1/offsets/operations lists what is kept"
+        super().__init__(f"Operation {operation_id} is not kept here: {where}. Restore a moment before it instead.")
+
+
+class Operations:
+    """The last operations of this manager."""
+
+    def __init__(
+        self, folder: Path, own_address: Callable[[], str], damaged: Callable[[DurableFileError], None]
+    ) -> None:
+        self._files = KeptDocuments(folder, Operation, OPERATIONS_MAX)
+        self._own_address = own_address
+        self._damaged = damaged
+        self._turn = asyncio.Lock()
+        self._numbers: dict[str, int] = {}
+        self._last = 0
+        self._is_loaded = False
+
+    def new_id(self) -> str:
+        """Return an id that no operation has."""
+        return f"{secrets.token_hex(_ID_BYTES)}{_AT}{self._own_address()}"
+
+    async def keep(self, operation: Operation) -> None:
+        """Store an operation, or its outcomes; raises DurableFileError, and then nothing is stored."""
+        async with self._turn:
+            await self._load()
+            number = self._numbers.get(operation.operation_id, self._last + 1)
+            await asyncio.to_thread(self._files.keep, number, operation)
+            self._numbers[operation.operation_id] = number
+            self._last = max(self._last, number)
+
+    async def find(self, operation_id: str) -> Operation:
+        """Return an operation; raises NoSuchOperation and DurableFileError."""
+        async with self._turn:
+            await self._load()
+            number = self._numbers.get(operation_id)
+            found = None if number is None else await asyncio.to_thread(self._files.read, number)
+        if found is None:
+            address = operation_id.partition(_AT)[2]
+            raise NoSuchOperation(operation_id[:300], "" if address == self._own_address() else address)
+        return found
+
+    async def last(self) -> list[Operation]:
+        """Return the operations that are kept, the newest first."""
+        async with self._turn:
+            found = await asyncio.to_thread(self._files.read_all, self._damaged)
+        return list(reversed(found.values()))
+
+    async def _load(self) -> None:
+        if not self._is_loaded:
+            kept = await asyncio.to_thread(self._files.read_all, self._damaged)
+            self._numbers = {operation.operation_id: number for number, operation in kept.items()}
+            self._last = max(kept, default=0)
+            self._is_loaded = True

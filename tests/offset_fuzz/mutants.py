@@ -1,0 +1,145 @@
+"""Faults in the rules, each of which some history has to show: `python -m offset_fuzz.mutants [NAME] [COUNT]`."""
+
+import sys
+import tempfile
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+from unittest import mock
+
+from offset_fuzz.world import Violation, World
+from offsets import at_broker, queue_proof
+from offsets.proof import LogProof
+from offsets.repair import one_pass, repairer, rules
+from offsets.values import GroupKind, GroupMembers
+
+
+def _only_last_fingerprint():
+    prove = at_broker.AtBroker.prove
+
+    async def mutated(self, before, now):
+        return await prove(self, before._replace(fingerprints=before.fingerprints[-1:]), now)
+
+    return [mock.patch.object(at_broker.AtBroker, "prove", mutated)]
+
+
+def _second_end():
+    proved_offset = queue_proof.proved_offset
+
+    async def mutated(place_of, wanted, first_end, second_end):
+        # Whatever lies there now, as if it had been there.
+        return await proved_offset(place_of, wanted, 1 << 60, 1 << 60)
+
+    return [mock.patch.object(one_pass, "proved_offset", mutated)]
+
+
+def _reading_n():
+    """The newest reading counts, where only the one before it is proved."""
+    return [mock.patch.object(LogProof, "proves", lambda self, first_end: bool(self.same_until))]
+
+
+def _absent_is_raised():
+    def saved(self, key):
+        return None if self.reading is None else self.offset(self.reading, key)
+
+    def offset(self, reading, key):
+        values = [found.offsets.get((key.group, key.topic), {}).get(key.queue_id) for found in self.known.readings]
+        known = [value for value in values if value is not None]
+        return known[-1] if known and reading is self.reading else reading.offset(key)
+
+    return [mock.patch.object(rules.Before, "saved", saved), mock.patch.object(rules.Before, "offset", offset)]
+
+
+def _pop_is_pull():
+    members = at_broker.AtBroker.members
+
+    async def mutated(self, group, *, can_pop=True):
+        found = await members(self, group, can_pop=can_pop)
+        return found._replace(kind=GroupKind.PULL) if found.kind is GroupKind.POP else found
+
+    patch = mock.patch.object(rules.Before, "pops", lambda self, group: False)
+    return [mock.patch.object(at_broker.AtBroker, "members", mutated), patch]
+
+
+def _changed_is_old_copy():
+    return [mock.patch.object(rules.Before, "is_old_copy", lambda self, key, shown: True)]
+
+
+def _looks_are_kept():
+    """Places of messages are looked at once, although a topic may be made anew while members are awaited."""
+    make = one_pass.RepairPass.__init__
+
+    def mutated(self, *values):
+        make(self, *values)
+        self._looks = _NotCleared(one_pass._QueueLooks)
+
+    return [mock.patch.object(one_pass.RepairPass, "__init__", mutated)]
+
+
+class _NotCleared(defaultdict):
+    def clear(self):
+        pass
+
+
+def _offline_pulls():
+    """A group without members pulls."""
+    members = at_broker.AtBroker.members
+
+    async def mutated(self, group, *, can_pop=True):
+        found = await members(self, group, can_pop=can_pop)
+        return found if found.is_online else GroupMembers(GroupKind.PULL)
+
+    return [mock.patch.object(at_broker.AtBroker, "members", mutated)]
+
+
+def _any_run():
+    """Fingerprints of other runs prove a reading."""
+    return [mock.patch.object(LogProof, "of_run", lambda self, own: self)]
+
+
+def _no_check():
+    """Nothing is asked right before a write leaves."""
+    make = repairer.RepairPass
+
+    def mutated(at, epoch, known, changed_ms, allowed, clock):
+        allowed = one_pass.Allowed(allowed.writes, lambda: None, allowed.sends_back)
+        return make(at, epoch, known, changed_ms, allowed, clock)
+
+    return [
+        mock.patch.object(repairer, "RepairPass", mutated),
+        mock.patch.object(one_pass, "WRITTEN_WITHIN_MS", 1 << 60),
+    ]
+
+
+MUTANTS = {
+    "only_last_fingerprint": _only_last_fingerprint,
+    "second_end": _second_end,
+    "reading_n": _reading_n,
+    "absent_is_raised": _absent_is_raised,
+    "pop_is_pull": _pop_is_pull,
+    "changed_is_old_copy": _changed_is_old_copy,
+    "looks_are_kept": _looks_are_kept,
+    "offline_pulls": _offline_pulls,
+    "any_run": _any_run,
+    "no_check": _no_check,
+}
+
+
+def found_at(name, seeds):
+    """Return the first seed whose history shows a mutant, None if none does."""
+    with ExitStack() as stack:
+        for patch in MUTANTS[name]():
+            stack.enter_context(patch)
+        for seed in seeds:
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    World(seed, Path(folder)).run()
+                except Violation:
+                    return seed
+    return None
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:2] or list(MUTANTS)
+    for name in names:
+        print(name, found_at(name, range(1, int(sys.argv[2]) if len(sys.argv) > 2 else 400)), flush=True)

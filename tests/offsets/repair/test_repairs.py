@@ -1,0 +1,347 @@
+"""Repairs over brokers in memory: what is written after a promotion, in which mode, and what becomes of it."""
+
+import asyncio
+
+import pytest
+from repair_site import NAME, Group, Site
+
+from offsets.repair import repairer as repairer_module
+from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairApplied, RepairNotKept
+from offsets.repair.repairer import NotApplicable
+from offsets.repair.rules import Outcome
+from offsets.sets.followed import MasterChange, MasterChangeKind
+from remoting.protocol.codes import BrokerRequestCode
+from remoting.protocol.errors import NotSent
+
+COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
+RESET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+
+
+@pytest.fixture(params=[False, True], ids=["static", "epochs"])
+def site(request, tmp_path):
+    return Site(tmp_path, has_epochs=request.param)
+
+
+def read_twice(site, offset=80, copied=50):
+    """100 messages, of which the group has committed some; the slave has all of them, and an older offset."""
+    site.send(100)
+    site.copy()
+    site.commit(copied, at=site.b) if copied is not None else None
+    site.commit(offset)
+    site.read()
+    site.send(1)
+    site.copy()
+    site.read()
+
+
+def outcome(told):
+    events = [event for event in told if isinstance(event, OffsetsLost | OffsetsRepaired)]
+    assert events
+    return events[-1]
+
+
+@pytest.mark.parametrize("copied", [50, None], ids=["an older copy", "no copy"])
+async def test_a_promoted_slave_gets_the_offset_of_the_former_master(site, copied):
+    read_twice(site, copied=copied)
+    site.promote(site.b)
+    await site.run(site.repairer())
+    assert site.b.offset("g", "t", 0) == 80
+    assert outcome(site.told).pushed == 1
+    assert site.codes.count(COMMIT) == 1
+    assert RESET not in site.codes
+
+
+async def test_a_report_writes_nothing_and_is_applied_by_the_next_process(site):
+    read_twice(site)
+    site.promote(site.b)
+    first = site.repairer(acts_for=lambda _: False)
+    await site.run(first)
+    assert site.b.offset("g", "t", 0) == 50
+    event = outcome(site.told)
+    assert (type(event), event.would_change, event.messages_again) == (OffsetsLost, 1, 30)
+    (run,) = first.runs()
+    assert [(queue.before, queue.shown, queue.offset) for queue in run.queues] == [(80, 50, 80)]
+    assert [measure.value for measure in first.measures()][:2] == [1, 1]
+
+    second = site.repairer(acts_for=lambda _: False)
+    await second.load()
+    applied = await second.apply(run.number, "ann", site.followed)
+    assert site.b.offset("g", "t", 0) == 80
+    assert (applied.applied_by, applied.counts) == ("ann", {"pushed": 1})
+    assert isinstance(site.told[-1], RepairApplied)
+    assert [measure.value for measure in second.measures()][:2] == [0, 0]
+
+
+async def test_what_a_group_committed_meanwhile_stays_when_a_run_is_applied(site):
+    read_twice(site)
+    site.promote(site.b)
+    repairer = site.repairer(acts_for=lambda _: False)
+    await site.run(repairer)
+    site.commit(30)
+    applied = await repairer.apply(repairer.runs()[0].number, "ann", site.followed)
+    assert site.b.offset("g", "t", 0) == 30
+    assert applied.counts == {"right already": 1}
+
+
+async def test_a_run_of_a_former_master_is_not_applied(site):
+    read_twice(site)
+    site.promote(site.b)
+    repairer = site.repairer(acts_for=lambda _: False)
+    await site.run(repairer)
+    number = repairer.runs()[0].number
+    site.a.is_alive = True
+    site.promote(site.a)
+    with pytest.raises(NotApplicable, match="newest run"):
+        await repairer.apply(number, "ann", site.followed)
+    with pytest.raises(NotApplicable, match="no run 77"):
+        await repairer.apply(77, "ann", site.followed)
+
+
+async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
+    site.send(60)
+    site.copy()
+    site.commit(50, at=site.b)
+    site.commit(55)
+    site.read()
+    site.read()
+    # These are lost.
+    site.send(40)
+    site.commit(90)
+    site.read()
+    site.send(1)
+    site.read()
+    site.promote(site.b)
+    site.commit(95, at=site.b)
+    site.groups["g"] = Group(positions={("t", 0): 95})
+    site.send(30)
+    await site.run(site.repairer())
+    assert site.b.offset("g", "t", 0) == 60
+    assert site.b.pending["g", "t", 0] == 60
+    assert outcome(site.told).set_back == 1
+    assert site.parted == [site.b.log.places[60]]
+
+
+async def test_an_emptied_store_sends_its_groups_to_its_beginning(tmp_path):
+    site = Site(tmp_path)
+    read_twice(site)
+    site.a.log.cut(0)
+    site.a.rebuild()
+    site.a.offsets.clear()
+    site.clock.pass_ms(1_000)
+    site.a.boot()
+    site.send(5)
+    await site.run(site.repairer(), MasterChangeKind.RESTARTED)
+    assert site.a.offset("g", "t", 0) == 0
+    assert outcome(site.told).set_back == 1
+
+
+async def test_nothing_happens_where_the_master_is_the_one_that_was_read(site):
+    read_twice(site)
+    await site.run(site.repairer())
+    assert COMMIT not in site.codes
+    assert not site.told
+
+
+async def test_a_master_that_started_again_with_its_store_is_not_raised(tmp_path):
+    site = Site(tmp_path)
+    read_twice(site)
+    site.clock.pass_ms(1_000)
+    site.a.boot()
+    site.commit(70)
+    await site.run(site.repairer(), MasterChangeKind.RESTARTED)
+    assert site.a.offset("g", "t", 0) == 70
+    assert outcome(site.told).not_proved == 1
+
+
+async def test_a_topic_that_was_made_anew_since_is_not_raised(site):
+    read_twice(site, copied=None)
+    site.a.remake("t")
+    site.send(200)
+    site.copy()
+    site.promote(site.b)
+    await site.run(site.repairer())
+    assert site.b.offset("g", "t", 0) is None
+    assert "made anew" in site.told[-1].of.queues[0].why
+
+
+@pytest.mark.parametrize("what", ["leads", "is master", "in time"])
+async def test_a_write_does_not_leave_when_it_is_not_wanted_any_more(site, what):
+    read_twice(site)
+    site.promote(site.b)
+
+    def before(broker, request):
+        if request.code == COMMIT:
+            site.is_leading = what != "leads"
+            site.knows_master = what != "is master"
+            site.clock.pass_ms(60_000 if what == "in time" else 0)
+
+    site.before = before
+    await site.run(site.repairer())
+    assert COMMIT not in site.codes
+    assert site.b.offset("g", "t", 0) == 50
+    assert outcome(site.told).failed == 1
+
+
+async def test_a_write_without_an_answer_is_read_back(site):
+    read_twice(site)
+    site.promote(site.b)
+    site.lost = {COMMIT}
+    await site.run(site.repairer())
+    assert site.b.offset("g", "t", 0) == 80
+    assert outcome(site.told).pushed == 1
+
+
+async def test_members_whose_reset_was_not_answered_are_listed(site):
+    site.send(60)
+    site.copy()
+    site.read()
+    site.read()
+    site.send(40)
+    site.commit(90)
+    site.read()
+    site.send(1)
+    site.read()
+    site.promote(site.b)
+    site.commit(95, at=site.b)
+    site.lost = {RESET}
+    await site.run(site.repairer())
+    assert outcome(site.told).failed == 1
+
+
+async def test_a_reset_that_waits_is_left(site):
+    read_twice(site)
+    site.promote(site.b)
+    site.b.pending["g", "t", 0] = 10
+    await site.run(site.repairer())
+    assert site.b.offset("g", "t", 0) == 50
+    assert outcome(site.told).right == 1
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(Group(pops=True), id="pops"),
+        pytest.param(Group(is_online=False), id="offline"),
+    ],
+)
+async def test_a_group_that_does_not_show_that_it_pulls_is_reported(site, group):
+    read_twice(site)
+    site.groups["g"] = group
+    site.promote(site.b)
+    await site.run(site.repairer())
+    assert COMMIT not in site.codes
+    assert outcome(site.told).not_proved == 1
+
+
+async def test_a_group_is_raised_once_its_members_come(site, monkeypatch):
+    monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
+    read_twice(site)
+    site.groups["g"] = Group(is_online=False)
+    site.promote(site.b)
+    await site.run(site.repairer())
+    site.groups["g"] = Group()
+    await asyncio.sleep(0.1)
+    assert site.b.offset("g", "t", 0) == 80
+    assert outcome(site.told).pushed == 1
+
+
+async def test_a_topic_made_anew_while_members_are_awaited_is_not_raised(site, monkeypatch):
+    monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
+    read_twice(site, copied=None)
+    site.commit(80, group="h", at=site.a)
+    site.read()
+    site.groups["h"] = Group(is_online=False)
+    site.promote(site.b)
+    await site.run(site.repairer())
+    site.b.remake("t")
+    site.send(200)
+    site.groups["h"] = Group()
+    await asyncio.sleep(0.1)
+    assert site.b.offset("h", "t", 0) is None
+
+
+async def test_only_groups_that_are_named_are_written(site):
+    site.send(100)
+    site.copy()
+    for group in ("g", "h"):
+        site.groups[group] = Group()
+        site.commit(80, group=group)
+    site.read()
+    site.send(1)
+    site.copy()
+    site.read()
+    site.promote(site.b)
+    await site.run(site.repairer(acts_for=lambda group: group == "h"))
+    assert (site.b.offset("g", "t", 0), site.b.offset("h", "t", 0)) == (None, 80)
+    event = outcome(site.told)
+    assert (event.pushed, event.would_change) == (1, 1)
+
+
+async def test_a_broker_of_another_name_is_left_alone(tmp_path):
+    site = Site(tmp_path)
+    read_twice(site)
+    site.promote(site.b)
+    site.b.name = "broker-b"
+    await site.run(site.repairer())
+    assert COMMIT not in site.codes
+    assert "is broker-b by its own options" in outcome(site.told).problem
+
+
+async def test_a_manager_that_does_not_lead_does_nothing_until_it_leads(site):
+    read_twice(site)
+    site.promote(site.b)
+    site.is_leading = False
+    repairer = site.repairer()
+    repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
+    await asyncio.sleep(0.02)
+    assert not site.codes
+    site.is_leading = True
+    repairer.lead_changed(True)
+    await asyncio.sleep(0.05)
+    assert site.b.offset("g", "t", 0) == 80
+
+
+async def test_a_later_change_ends_a_run(site):
+    read_twice(site)
+    site.promote(site.b)
+    site.b.is_alive = False
+    repairer = site.repairer()
+    repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
+    await asyncio.sleep(0.02)
+    assert repairer.running == 1
+    repairer.changed(MasterChange(MasterChangeKind.LOST, NAME, site.followed, None, 2))
+    await asyncio.sleep(0.02)
+    assert repairer.running == 0
+
+
+async def test_a_run_that_cannot_be_kept_is_told_and_done(site):
+    read_twice(site)
+    site.promote(site.b)
+    (site.folder / "repairs").write_bytes(b"no folder")
+    await site.run(site.repairer(acts_for=lambda _: False))
+    assert any(isinstance(event, RepairNotKept) for event in site.told)
+    assert outcome(site.told).would_change == 1
+
+
+async def test_the_first_offset_of_a_thousand_is_written_at_once(site):
+    site.send(200)
+    site.copy()
+    for number in range(1_000):
+        site.groups[f"g{number}"] = Group()
+        site.commit(150, group=f"g{number}")
+    site.read()
+    site.send(1)
+    site.copy()
+    site.read()
+    site.promote(site.b)
+    repairer = site.repairer()
+    await site.run(repairer)
+    event = outcome(site.told)
+    assert event.pushed == 1_000
+    assert Outcome.PUSHED.value in repairer.runs()[0].counts
+    # Milliseconds of turns of the loop here, of which each has many requests.
+    assert event.duration_ms < 3_000
+
+
+def test_what_is_not_sent_says_why():
+    assert "nothing was sent" in str(NotSent("10.0.0.1:10911", "it does not lead"))
