@@ -403,8 +403,8 @@ class World:
                     continue
                 if master is not None and group.is_connected(master):
                     group.consume(master)
-                if tick % 10 == 0 and alive:
-                    # Without a master clients commit to any replica.
+                # Pulls carry commits too. Without a master clients commit to any replica.
+                if alive and (tick % 10 == 0 or (master is not None and self.chance(0.3))):
                     group.commit(master or self.random.choice(alive))
                 if self.chance(0.002):
                     self._stop_or_start(group)
@@ -514,6 +514,11 @@ class World:
 
     async def _before_failover(self):
         """Let somebody change an offset just before the end of the master, which slaves may still copy."""
+        if self.chance(0.4):
+            # The last seconds of the log are on no slave.
+            for broker in self.brokers:
+                broker.is_frozen = broker is not self.master
+            await asyncio.sleep(self.random.uniform(0.2, 6))
         if self.master is None or self.chance(0.5):
             return
         group = self.random.choice(list(self.groups.values()))

@@ -1,4 +1,4 @@
-"""What the paths about repairs, restores, lags and files answer where nothing is followed; a manager process over HTTP."""
+"""What the paths of repairs, restores, lags and files answer where nothing is followed; a process over HTTP."""
 
 import base64
 
