@@ -13,6 +13,7 @@ Left out, so no history shows it:
   end of both or of none), brokers of two releases in one set.
 - How members of several clients share queues: each group is one member.
 - A topic that is made anew at the new master in the moments between the look at its messages and a write.
+- A client that goes back to exactly the offset that the next master has as a replica, while there is no master.
 - Clients that begin without an offset are not judged: what they skip is by their own policy.
 """
 
