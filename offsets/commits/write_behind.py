@@ -34,7 +34,7 @@ from offsets.commits.events import (
 )
 from offsets.commits.formats import encoded_row
 from offsets.commits.log_file import LogFile, StoreBusy
-from offsets.commits.stored import Change, RowName, is_newer
+from offsets.commits.stored import Change, RowName, StoredOffset, is_newer
 from offsets.commits.table import OffsetTable
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -100,6 +100,7 @@ class WriteBehind:
         self.is_written_through: Final = is_written_through
         self._table = OffsetTable(0)
         self._is_loaded = False
+        self._loading = asyncio.Lock()
         #: Queues of which etcd lacks the durable value, by row, but for those that are being written.
         self._dirty: dict[RowName, set[int]] = {}
         #: With those.
@@ -125,22 +126,61 @@ class WriteBehind:
 
     async def load(self, table: OffsetTable) -> None:
         """Fill a table at the begin of a lead, and take its changes from now on; raises StoreError."""
-        self.stop_leading()
-        file, lead = self._file, self._rows.lead.number
-        last = await self._rows.last_lead()
-        async for name, row in self._rows.load():
-            if row.problem:
-                table.unreadable[name] = row.problem
-                self._emit(RowUnreadable(error=row.problem))
-            else:
-                table.merge(name, row.queues, row.revision)
-        self._table = table
-        await self._take_records(is_last_leader=(last.file, last.lead) == (file.id, file.lead))
-        # Nothing is lost where this ends in between: the file has no records.
-        await file.drop(file.number)
-        await file.belong_to(lead)
-        await self._rows.lead_with(file.id)
-        self._is_loaded = True
+        # Where the lead is lost and won again meanwhile, the former load ends first.
+        async with self._loading:
+            self.stop_leading()
+            file, lead = self._file, self._rows.lead.number
+            last = await self._rows.last_lead()
+            async for name, row in self._rows.load():
+                if row.problem:
+                    table.unreadable[name] = row.problem
+                    self._emit(RowUnreadable(error=row.problem))
+                else:
+                    table.merge(name, row.queues, row.revision)
+            newest = await self._newest_records()
+            self._check_lead(lead)
+            self._table = table
+            if (last.file, last.lead) == (file.id, file.lead):
+                await self._compensate(newest, lead)
+            elif lost := sum(is_newer(value, table.read(*key)) for key, value in newest.items()):
+                self._emit(LocalOffsetsDropped(queues=lost))
+            # Nothing is lost where this ends in between: the file has no records.
+            await file.drop(file.number)
+            await file.belong_to(lead)
+            await self._rows.lead_with(file.id)
+            self._check_lead(lead)
+            self._is_loaded = True
+
+    def _check_lead(self, lead: int) -> None:
+        if self._rows.lead.number != lead:
+            raise Deposed("this offset manager led no more while it loaded the offsets")
+
+    async def _newest_records(self) -> dict[tuple[RowName, int], StoredOffset]:
+        newest: dict[tuple[RowName, int], StoredOffset] = {}
+
+        def read() -> None:
+            for name, queue_id, value in self._file.changes():
+                if is_newer(value, newest.get((name, queue_id))):
+                    newest[name, queue_id] = value
+
+        await self._file.run(read)
+        return newest
+
+    async def _compensate(self, newest: Mapping[tuple[RowName, int], StoredOffset], lead: int) -> None:
+        """Bring what only the local file has to etcd."""
+        table, queues = self._table, 0
+        for (name, queue_id), value in newest.items():
+            if is_newer(value, table.read(name, queue_id)) and name not in table.unreadable:
+                row = table.rows.get(name)
+                table.merge(name, {queue_id: value}, 0 if row is None else row.revision)
+                self._note_dirty(name, queue_id)
+                queues += 1
+        while self._dirty:
+            # Another manager may have led if this one leads again.
+            self._check_lead(lead)
+            await self._flush_some()
+        if queues:
+            self._emit(OffsetsCompensated(queues=queues))
 
     def stop_leading(self) -> None:
         """Take no changes until the next `load`; those that wait for etcd end with an unknown outcome."""
@@ -150,28 +190,6 @@ class WriteBehind:
         direct, self._direct, self._direct_changes = self._direct, [], 0
         for waiting in direct:
             waiting.end(OutcomeUnknown("this offset manager ceased to lead meanwhile"))
-
-    async def _take_records(self, *, is_last_leader: bool) -> None:
-        """Bring what only the local file has to etcd, if no other manager has led since."""
-        newest: dict[tuple[RowName, int], Change] = {}
-        for name, queue_id, value in self._file.changes():
-            stored = self._table.read(name, queue_id)
-            former = newest.get((name, queue_id))
-            if is_newer(value, stored) and (former is None or is_newer(value, former.after)):
-                newest[name, queue_id] = Change(name, queue_id, stored, value)
-        lost = [change for change in newest.values() if change.name not in self._table.unreadable]
-        if not lost:
-            return
-        if not is_last_leader:
-            self._emit(LocalOffsetsDropped(queues=len(lost)))
-            return
-        for name, queue_id, _, value in lost:
-            row = self._table.rows.get(name)
-            self._table.merge(name, {queue_id: value}, 0 if row is None else row.revision)
-            self._note_dirty(name, queue_id)
-        while self._dirty:
-            await self._flush_some()
-        self._emit(OffsetsCompensated(queues=len(lost)))
 
     # Changes
 
