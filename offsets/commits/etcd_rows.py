@@ -7,7 +7,7 @@ numbers are those of rpc.proto of etcd 3.5 (`TxnRequest`, `Compare`, `RequestOp`
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -42,15 +42,6 @@ class RowWrite(NamedTuple):
     revision: int
 
 
-class RowWritten(NamedTuple):
-    """What became of a write."""
-
-    #: None: the row had another revision, or the batch was not stored for that of another row.
-    revision: int | None
-    #: Of a row that had moved, what is there now.
-    present: "PresentRow | None" = None
-
-
 class PresentRow(NamedTuple):
     """A row as etcd has it."""
 
@@ -58,6 +49,11 @@ class PresentRow(NamedTuple):
     revision: int
     #: Why it cannot be read; blank if it can be.
     problem: str = ""
+
+
+#: What became of a write: the revision at which it is stored (0: the row is removed); what is there of a row that had
+#: moved; None where the batch was not stored for another row.
+RowWritten: TypeAlias = int | PresentRow | None
 
 
 class LastLead(msgspec.Struct, frozen=True):
@@ -120,11 +116,11 @@ class EtcdRows:
             outcome = await self._transact(batch)
             for put, kv in zip(batch, outcome.present or [None] * len(batch), strict=True):
                 if outcome.is_stored:
-                    written.append(RowWritten(0 if put.body is None else outcome.revision))
+                    written.append(0 if put.body is None else outcome.revision)
                 elif (kv.mod_revision if kv is not None else 0) == put.revision:
-                    written.append(RowWritten(None))
+                    written.append(None)
                 else:
-                    written.append(RowWritten(None, PresentRow({}, 0) if kv is None else _present(kv)))
+                    written.append(PresentRow({}, 0) if kv is None else _present(kv))
         return written
 
     async def _page(self, start: bytes) -> tuple[Sequence[Any], bool]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Final
 
-from offsets.commits.etcd_rows import EtcdRows, RowWrite, RowWritten
+from offsets.commits.etcd_rows import EtcdRows, PresentRow, RowWrite, RowWritten
 from offsets.commits.events import (
     COMMITS_REFUSED,
     FLUSH_FAILURES,
@@ -389,14 +389,16 @@ class WriteBehind:
 
     def _took(self, name: RowName, written: RowWritten) -> bool:
         """Take what became of a row, and return whether it is stored."""
-        if written.revision is not None:
-            self._table.rows[name].revision = written.revision
-        elif (present := written.present) is not None and present.problem:
-            self._table.unreadable[name] = present.problem
-            self._emit(RowUnreadable(error=present.problem))
-        elif present is not None:
-            self._table.merge(name, present.queues, present.revision)
-        return written.revision is not None
+        match written:
+            case int(revision):
+                self._table.rows[name].revision = revision
+                return True
+            case PresentRow(queues, revision, ""):
+                self._table.merge(name, queues, revision)
+            case PresentRow(_, _, problem):
+                self._table.unreadable[name] = problem
+                self._emit(RowUnreadable(error=problem))
+        return False
 
     def _put_back(self, rows: Mapping[RowName, set[int]]) -> None:
         """Leave rows for the next pass; none that cannot be read is ever written."""
