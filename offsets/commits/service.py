@@ -82,13 +82,14 @@ class OffsetService:
             self._tasks.start(self._load(self._lead.term), "load_offsets")
 
     async def _load(self, term: int) -> None:
-        began_ms = self._clock.now_ms()
+        began_ms, told = self._clock.now_ms(), ""
         while self._lead.is_leading() and self._lead.term == term:
             table = OffsetTable(self._offsets_max, self._lead.number)
             try:
                 await self._store.load(table)
             except StoreError as error:
-                self._emit(OffsetsLoadFailed(error=str(error)))
+                if str(error) != told:
+                    self._emit(OffsetsLoadFailed(error=(told := str(error))))
                 await asyncio.sleep(LOAD_AGAIN_S)
                 continue
             if self._lead.term == term:
