@@ -74,6 +74,8 @@ class EtcdRows:
         self._rows: Final = lead.keys.prefix + b"commits/"
         self._last_lead: Final = lead.keys.prefix + b"last-lead"
         self._last_lead_revision = 0
+        #: Keys that are no rows, as the last `load` found them.
+        self.foreign: list[str] = []
         #: When the next write may begin, monotonic ms.
         self._due_ms = 0.0
 
@@ -94,6 +96,7 @@ class EtcdRows:
 
     async def load(self) -> AsyncIterator[tuple[RowName, PresentRow]]:
         """Yield all rows; raises StoreError."""
+        self.foreign.clear()
         start, is_more = self._rows, True
         while is_more:
             kvs, is_more = await self._page(start)
@@ -101,7 +104,7 @@ class EtcdRows:
                 try:
                     yield name_of(kv.key.removeprefix(self._rows).decode()), _present(kv)
                 except (Unreadable, UnicodeDecodeError) as error:
-                    raise OutcomeUnknown(f"etcd: the key {shown_key(kv.key)} is not ours: {error}; delete it") from None
+                    self.foreign.append(f"etcd: the key {shown_key(kv.key)} is not ours: {error}")
             start = kvs[-1].key + b"\0" if is_more else start
 
     async def put(self, writes: Sequence[RowWrite]) -> list[RowWritten]:

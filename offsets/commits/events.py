@@ -132,6 +132,14 @@ class RowUnreadable(Event, frozen=True, kw_only=True):
     error: str
 
 
+class ForeignKeyFound(Event, frozen=True, kw_only=True):
+    """etcd holds a key among the rows of offsets that is not this program's; it is left alone."""
+
+    level = Level.WARNING
+    advice = "Delete the key, once you know whose it is."
+    error: str
+
+
 class LocalFileFailed(Event, frozen=True, kw_only=True):
     """The local file cannot be written: changes are answered 503. Logged once until a write succeeds."""
 

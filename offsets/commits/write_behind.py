@@ -25,6 +25,7 @@ from offsets.commits.events import (
     Counted,
     FlushFailed,
     FlushRecovered,
+    ForeignKeyFound,
     LocalFileFailed,
     LocalOffsetsDropped,
     OffsetsCompensated,
@@ -137,6 +138,8 @@ class WriteBehind:
                     self._emit(RowUnreadable(error=row.problem))
                 else:
                     table.merge(name, row.queues, row.revision)
+            for problem in self._rows.foreign:
+                self._emit(ForeignKeyFound(error=problem))
             newest = await self._newest_records()
             self._check_lead(lead)
             self._table = table
@@ -361,7 +364,7 @@ class WriteBehind:
         waiting = {name: [direct for direct in self._direct if name in direct.rows] for name in names}
         try:
             written = await self._rows.put([self._write_of(name, waiting[name]) for name in names])
-        except StoreError:
+        except BaseException:
             if table is self._table:
                 self._put_back(taken)
             raise
@@ -425,7 +428,8 @@ class WriteBehind:
 
     async def _trim(self) -> None:
         """Put one record of what etcd lacks in place of all, once they are large; raises FileProblem."""
-        if self._file.log_bytes < RECORDS_BYTES_MAX:
+        # Without the lead nothing is known of what etcd lacks.
+        if self._file.log_bytes < RECORDS_BYTES_MAX or not self._is_loaded:
             return
         upto, read = self._file.number, self._table.read
         dirty = ((name, queue_id) for name, queues in self._dirty.items() for queue_id in queues)

@@ -15,6 +15,7 @@ from offsets.commits.events import (
     CommitsRefused,
     FlushFailed,
     FlushRecovered,
+    ForeignKeyFound,
     LocalOffsetsDropped,
     OffsetsCompensated,
     OffsetsLeftDirty,
@@ -295,3 +296,39 @@ async def test_load_during_which_the_lead_was_lost_and_won_again_sends_nothing(t
             with pytest.raises(Deposed, match="led no more while it loaded"):
                 await site.load()
         assert (await site.load()).offsets() == acknowledged
+
+
+async def test_records_are_kept_by_a_manager_that_leads_no_more(tmp_path, etcd, group, monkeypatch):
+    monkeypatch.setattr(write_behind, "RECORDS_BYTES_MAX", 0)
+    async with on_etcd(tmp_path / "a", etcd, group, interval_ms=LATER_MS) as site:
+        await site.store.store([a_change(5)])
+        site.store.stop_leading()
+        await site.store._trim()
+        folder = shutil.copytree(tmp_path / "a", tmp_path / "killed")
+    async with on_etcd(folder, etcd, group) as site:
+        assert site.offsets() == {0: 5}
+
+
+async def test_fault_in_the_middle_of_a_flush_loses_nothing(tmp_path, etcd, group, monkeypatch):
+    async with on_etcd(tmp_path / "a", etcd, group, interval_ms=LATER_MS) as site:
+        await site.store.store([a_change(5)])
+        with monkeypatch.context() as patch:
+            patch.setattr(site.store._rows, "put", _breaks)
+            with pytest.raises(ZeroDivisionError):
+                await site.store._flush()
+        assert site.store.dirty_keys == 1
+    assert await kept(tmp_path, etcd, group) == {0: 5}
+
+
+async def _breaks(*_):
+    raise ZeroDivisionError
+
+
+async def test_key_that_is_no_row_is_told_and_left_alone(tmp_path, etcd, group):
+    put(etcd, f"/rmq-offsets/{group}/commits/strange", "1")
+    async with on_etcd(tmp_path / "a", etcd, group) as site:
+        await site.store.store([a_change(5)])
+        assert [event.error for event in site.told_of(ForeignKeyFound)] == [
+            f"etcd: the key /rmq-offsets/{group}/commits/strange is not ours: strange is not the key of a row"
+        ]
+    assert "1" in etcd.ctl("get", f"/rmq-offsets/{group}/commits/strange", "--print-value-only").stdout
