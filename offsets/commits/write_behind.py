@@ -331,7 +331,9 @@ class WriteBehind:
             await asyncio.sleep(max(self._interval_ms, retry_ms) / 1000)
             return
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._urgent.wait(), self._interval_ms / 1000)
+            # No `wait_for`, which forgets that it was cancelled at the moment at which it ends.
+            async with asyncio.timeout(self._interval_ms / 1000):
+                await self._urgent.wait()
             await asyncio.sleep(NOW_MS / 1000)
 
     async def _flush(self) -> None:
