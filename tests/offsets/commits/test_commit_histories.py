@@ -1,4 +1,4 @@
-"""Random histories of two managers on one etcd: killed at any moment, writes that fail, and writes whose answer is lost.
+"""Random histories of two managers on one etcd: killed at any moment, writes that fail, answers that are lost.
 
 The production code of the local file, of write-behind and of the rules runs over a model of etcd's rows. Left out: the
 election (the model has one leader at a time, and a write of any other is refused) and HTTP.
@@ -155,7 +155,8 @@ class History:
     def check(self, table, manager):
         for (name, queue), value in self.acknowledged.items():
             now = table.read(name, queue)
-            assert now is not None and not is_newer(value, now), (manager, name.group, queue, value, now)
+            is_there = now is not None and not is_newer(value, now)
+            assert is_there, (manager, name.group, queue, value, now)
 
     async def act(self, store, table):
         name, queue = self.chance.choice((LOCAL, STRICT)), self.chance.choice(QUEUES)
