@@ -1,0 +1,295 @@
+"""OffsetManagerConfig: every option of the offset manager with its unit, default and reader.
+
+No RocketMQ peer connects to it, so of what `serving/config/server_config.py` has it takes the options of logs, HTTP and
+the history. A change takes effect at the next start.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, get_args
+
+from remoting.protocol.addresses import is_loopback
+from serving.config.etcd_options import (
+    STORE,
+    EtcdCaPath,
+    EtcdCertPath,
+    EtcdEndpoints,
+    EtcdKeyPath,
+    EtcdPassword,
+    EtcdUser,
+    etcd_conflicts,
+)
+from serving.config.options import (
+    LISTENS,
+    NAMES_A_FILE,
+    AddressList,
+    FilePath,
+    Fixed,
+    OneOf,
+    Option,
+    Text,
+    Whole,
+)
+from serving.config.server_config import ConfigBlackList, ConfigStorePath, FrameBytesMax, ListenPort, ServerConfig
+from serving.config.server_kind import ServerKind
+
+StoreKind = Literal["embedded", "etcd"]
+RepairMode = Literal["report", "act"]
+LockReplayMode = Literal["off", "on"]
+
+_FOLLOWS: Final = Fixed("it decides which brokers are read and changed")
+_REPAIRS: Final = Fixed("it decides what is written to brokers")
+_READS: Final = Fixed("it decides how often brokers are read, and how much is kept")
+_WRITES: Final = Fixed("it decides what an acknowledgement means, and how much memory is used")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetManagerConfig(ServerConfig):
+    """All options. Each comment names the reader; those of ServerConfig without one are no options here."""
+
+    config_store_path: ConfigStorePath = ""
+    config_black_list: ConfigBlackList = ""
+    listen_port: ListenPort = 0
+    frame_bytes_max: FrameBytesMax = 1024
+    #: Read by http_process.py, as the next one.
+    http_port: Annotated[
+        int, Option("httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0 for any free port.", LISTENS)
+    ] = 9883
+    client_token_file: Annotated[
+        str,
+        Option(
+            "clientTokenFile",
+            FilePath(),
+            "File whose first line, of 16 characters or more, is the token of clients: they may commit and read "
+            "offsets, and neither reset nor delete them. Read again when it changes; blank: they use the other token.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+    #: Read by manager.py, as all that follow.
+    advertised_address: Annotated[
+        str,
+        Option(
+            "advertisedAddress",
+            AddressList(),
+            "Address host:port at which clients reach this manager; blank for httpBindAddress and httpPort, or the "
+            "address of this machine.",
+            Fixed("it sends clients to other servers"),
+        ),
+    ] = ""
+    manager_group: Annotated[
+        str, Option("managerGroup", Text(may_be_blank=False), "Name of the offset managers of one store.", STORE)
+    ] = "rocketmq"
+    manager_id: Annotated[
+        str, Option("managerId", Text(), "Name of this offset manager; blank for its address.", STORE)
+    ] = ""
+    store_path: Annotated[
+        str,
+        Option(
+            "storePath",
+            FilePath(may_be_blank=False),
+            "Folder of the readings of brokers, and of the offsets that clients commit to this manager.",
+            NAMES_A_FILE,
+        ),
+    ] = "~/offset-manager/store"
+    store: Annotated[
+        StoreKind,
+        Option(
+            "store",
+            OneOf(get_args(StoreKind)),
+            "Where offsets are kept that clients commit: a file of this manager alone, or etcd, for several managers.",
+            STORE,
+        ),
+    ] = "embedded"
+    #: Read by commits/, as the next three.
+    flush_interval_ms: Annotated[
+        int,
+        Option(
+            "flushIntervalMs",
+            Whole(10, 10_000),
+            "How long acknowledged offsets are collected before the store gets them, in milliseconds.",
+            _WRITES,
+        ),
+    ] = 100
+    write_through_groups: Annotated[
+        str,
+        Option(
+            "writeThroughGroups",
+            Text(),
+            "Groups whose commits are acknowledged only when the store has them, separated by ';'; * stands for any "
+            "characters, ? for one.",
+            _WRITES,
+        ),
+    ] = ""
+    dirty_keys_max: Annotated[
+        int,
+        Option(
+            "dirtyKeysMax",
+            Whole(1_000, 10_000_000),
+            "Queues whose offsets the store may lack; beyond it commits are refused until it has caught up.",
+            _WRITES,
+        ),
+    ] = 200_000
+    offsets_max: Annotated[
+        int,
+        Option(
+            "offsetsMax",
+            Whole(1_000, 10_000_000),
+            "Offsets of all groups that clients commit, one for each queue that a group consumes.",
+            _WRITES,
+        ),
+    ] = 1_000_000
+    #: Read by sets/, as the next one.
+    controller_http_addr: Annotated[
+        str,
+        Option(
+            "controllerHttpAddr",
+            AddressList(),
+            "HTTP ports (httpPort) of all controllers, as host:port with a ';' between: they tell who is master; blank "
+            "for none.",
+            _FOLLOWS,
+        ),
+    ] = ""
+    namesrv_addr: Annotated[
+        str,
+        Option(
+            "namesrvAddr",
+            AddressList(),
+            "All NameServers of broker sets without a controller, as host:port with a ';' between: they tell who is "
+            "master; blank for none.",
+            _FOLLOWS,
+        ),
+    ] = ""
+    #: Read by repair/, as the next one.
+    repair: Annotated[
+        RepairMode,
+        Option(
+            "repair",
+            OneOf(get_args(RepairMode)),
+            "What happens to offsets that a failover or a restart lost: report lists them, with the command that "
+            "repairs them; act writes them to the new master.",
+            _REPAIRS,
+        ),
+    ] = "report"
+    repair_groups: Annotated[
+        str,
+        Option(
+            "repairGroups",
+            Text(may_be_blank=False),
+            "Groups that act writes for, separated by ';'; * stands for any characters, ? for one. Others are only "
+            "reported.",
+            _REPAIRS,
+        ),
+    ] = "*"
+    #: Read by readings/, as the next one.
+    reading_period_ms: Annotated[
+        int,
+        Option(
+            "readingPeriodMs",
+            Whole(1_000, 60_000),
+            "How often the offsets of each broker are read, in milliseconds.",
+            _READS,
+        ),
+    ] = 5_000
+    readings_bytes_max: Annotated[
+        int,
+        Option(
+            "readingsBytesMax",
+            Whole(64 << 20, 1 << 40),
+            "Room of all readings on disk, in bytes: beyond it the oldest are deleted; the newest one of each broker "
+            "set is always kept.",
+            _READS,
+        ),
+    ] = 1 << 30
+    #: Read by order/.
+    lock_replay: Annotated[
+        LockReplayMode,
+        Option(
+            "lockReplay",
+            OneOf(get_args(LockReplayMode)),
+            "Whether a new master gets the queue locks of orderly clients in their names, for groups that are declared "
+            "orderly. off: who holds what is only read.",
+            Fixed("it decides whether brokers are changed"),
+        ),
+    ] = "off"
+    #: Read by etcd_lead.py, as all that follow.
+    etcd_endpoints: EtcdEndpoints = ""
+    etcd_user: EtcdUser = ""
+    etcd_password: EtcdPassword = field(default="", repr=False)
+    etcd_ca_path: EtcdCaPath = ""
+    etcd_cert_path: EtcdCertPath = ""
+    etcd_key_path: EtcdKeyPath = ""
+
+    @property
+    def follows_brokers(self) -> bool:
+        """True if something tells who is master."""
+        return bool(self.controller_http_addr or self.namesrv_addr)
+
+
+def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
+    """Yield what does not go together."""
+    if not config.http_admin_token_file:
+        if config.client_token_file:
+            yield "http_admin_token_file", "set as well, because clientTokenFile is: operators have their own token"
+        elif not is_loopback(config.http_bind_address):
+            why = "httpBindAddress is no loopback address: whoever reaches it could change offsets"
+            yield "http_admin_token_file", f"set, because {why}"
+    if ";" in config.advertised_address:
+        yield "advertised_address", "one address"
+    for name, patterns in (
+        ("write_through_groups", config.write_through_groups),
+        ("repair_groups", config.repair_groups),
+    ):
+        if "[" in patterns:
+            yield name, "names or patterns with * and ?, without ["
+    if config.controller_http_addr and config.namesrv_addr:
+        yield "namesrv_addr", "blank, because controllerHttpAddr is set: controllers know their masters better"
+    if not config.follows_brokers:
+        for name, value in (("repair", config.repair), ("lockReplay", config.lock_replay)):
+            if value in ("act", "on"):
+                yield "namesrv_addr", f"set, or controllerHttpAddr, because {name} is {value}: they tell who is master"
+    yield from etcd_conflicts(config, config.store, "store")
+
+
+#: How requests to brokers and NameServers are signed and encrypted.
+_OF_REQUESTS_TO_BROKERS: Final = (
+    "tls_enable",
+    "tls_ciphers",
+    "tls_protocols",
+    "tls_client_key_path",
+    "tls_client_key_password",
+    "tls_client_cert_path",
+    "tls_client_auth_server",
+    "tls_client_trust_cert_path",
+    "tls_test_mode_enable",
+    "tls_config_file",
+    "serialize_type",
+    "broker_access_key",
+    "broker_access_key_path",
+    "broker_secret_key",
+    "broker_secret_key_path",
+    "broker_access_addresses",
+)
+
+OFFSET_MANAGER: Final = ServerKind(
+    name="offset manager",
+    program="rmq-offset-manager",
+    variable_prefix="RMQ_OFFSET_MANAGER_",
+    metric_prefix="rocketmq_offset_manager_",
+    id_key="manager_id",
+    id_meaning="Name of this offset manager: managerId, or its address.",
+    requests=(),
+    config_class=OffsetManagerConfig,
+    conflicts=_conflicts,
+    inherited=frozenset(
+        {
+            "history_bytes_max",
+            "history_dir",
+            "http_admin_token_file",
+            "http_bind_address",
+            "http_port",
+            "log_format",
+            "log_level",
+            *_OF_REQUESTS_TO_BROKERS,
+        }
+    ),
+)

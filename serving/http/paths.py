@@ -1,0 +1,163 @@
+"""A path of the HTTP API, declared once: on the method that answers it.
+
+    class TopicViews:
+        def __init__(self, topics: Topics) -> None:
+            self._topics = topics
+
+        @get("/v1/topics/{topic}", parts=(Parameter("topic", "Its name."),), refusals=(404,))
+        def topic(self, request: ViewRequest) -> TopicView:
+            \"\"\"Queues of a topic.\"\"\"
+
+        @post("/v1/topics", answer=TopicView, status=201, refusals=(409,))
+        async def create(self, body: NewTopic) -> Topic:
+            \"\"\"A new topic.\"\"\"
+
+    endpoints = endpoints_of(TopicViews(topics), OtherViews())
+    make_app(kind, endpoints, None, ...)
+
+The summary is the first line of the docstring, the shape of the answer is the return annotation, and that of the body
+is the annotation of the parameter `body`. A method takes `request`, `body`, both or neither. With `answer` it may
+return any object that has the fields of that shape as attributes (a struct or a dataclass, also within lists; no
+NamedTuple). Annotations are resolved when the table is made, so their names must exist at run time.
+"""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, get_type_hints
+
+import msgspec
+from msgspec.structs import replace
+
+from serving.http.endpoints import PAGED, Endpoint, Method, Parameter, View
+from serving.http.views import ViewRequest
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: What a method may take.
+_TAKES: Final = ("request", "body")
+#: The attribute of a function that holds its declaration.
+_DECLARED: Final = "declared_path"
+_PART: Final = re.compile(r"{(\w+)}")
+
+
+class PathOptions(TypedDict, total=False):
+    """What a path has beside its method: fields of `Endpoint`, and two of their own."""
+
+    #: Shape of the answer, where the method returns something that is turned into it.
+    answer: type[msgspec.Struct]
+    #: The answer is a list in pages: the path takes `limit` and `cursor` after its own parameters.
+    paged: bool
+    content_type: str
+    parameters: tuple[Parameter, ...] | None
+    parts: tuple[Parameter, ...]
+    refusals: tuple[int, ...]
+    body_bytes_max: int
+    status: Literal[200, 201, 202]
+    is_for_clients: bool
+    concurrent_max: int
+    waits: bool
+    streams: bool
+    has_details: bool
+
+
+class _Declared(NamedTuple):
+    method: Method
+    path: str
+    options: PathOptions
+
+
+def get(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
+    """Answer GET (and HEAD) of a path with the decorated method."""
+    return _declare("GET", path, options)
+
+
+def post(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
+    """Answer POST of a path with the decorated method, to whoever shows the token."""
+    return _declare("POST", path, options)
+
+
+def put(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
+    """Answer PUT of a path with the decorated method, to whoever shows the token."""
+    return _declare("PUT", path, options)
+
+
+def delete(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
+    """Answer DELETE of a path with the decorated method, to whoever shows the token."""
+    return _declare("DELETE", path, options)
+
+
+def _declare(method: Method, path: str, options: PathOptions) -> Callable[[_Function], _Function]:
+    def declare(function: _Function) -> _Function:
+        function.__dict__[_DECLARED] = _Declared(method, path, options)
+        return function
+
+    return declare
+
+
+def endpoints_of(*views: object) -> tuple[Endpoint, ...]:
+    """Return all paths that some objects declare, in the order of the objects and of their methods.
+
+    Raises ValueError for a declaration that does not hold, TypeError for a parameter that no request has.
+    """
+    return tuple(endpoint for owner in views for endpoint in _endpoints(owner))
+
+
+def bound(endpoints: Sequence[Endpoint], views: object) -> tuple[Endpoint, ...]:
+    """Return a table that takes its views as an argument, such as `PROBES`, as one that has them."""
+
+    def bind(view: View) -> View:
+        return lambda _, request: view(views, request)
+
+    return tuple(replace(endpoint, view=bind(endpoint.view)) for endpoint in endpoints)
+
+
+def _endpoints(owner: object) -> Iterator[Endpoint]:
+    names = dict.fromkeys(name for kind in reversed(type(owner).__mro__) for name in vars(kind))
+    for name in names:
+        function = getattr(type(owner), name)
+        if isinstance(declared := getattr(function, _DECLARED, None), _Declared):
+            yield _endpoint(getattr(owner, name), declared)
+
+
+def _endpoint(method: Callable[..., Any], declared: _Declared) -> Endpoint:
+    hints = get_type_hints(method)
+    takes = tuple(inspect.signature(method).parameters)
+    if other := [name for name in takes if name not in _TAKES]:
+        raise TypeError(f"{method.__qualname__} takes {', '.join(other)}: a view takes `request` and `body` alone")
+    options: dict[str, Any] = {**declared.options}
+    returned = hints["return"]
+    shape = options.pop("answer", None if returned in (bytes, str) else returned)
+    if options.get("streams"):
+        shape = None
+    if options.pop("paged", False):
+        options["parameters"] = (*options.get("parameters", ()), *PAGED)
+    endpoint = Endpoint(
+        path=declared.path,
+        view=_view(method, takes, shape),
+        summary=(inspect.getdoc(method) or "").partition("\n")[0],
+        shape=shape,
+        method=declared.method,
+        body=hints.get("body"),
+        **options,
+    )
+    if sorted(_PART.findall(endpoint.path)) != sorted(part.name for part in endpoint.parts):
+        raise ValueError(f"{endpoint.path} has other parts than are explained")
+    return endpoint
+
+
+def _view(method: Callable[..., Any], takes: Sequence[str], shape: type | None) -> View:
+    def shaped(value: Any) -> Any:
+        if shape is None or isinstance(value, shape):
+            return value
+        return msgspec.convert(value, shape, from_attributes=True)
+
+    async def later(value: Awaitable[Any]) -> Any:
+        return shaped(await value)
+
+    def view(_: object, request: ViewRequest) -> Any:
+        given = {"request": request, "body": request.body}
+        value = method(**{name: given[name] for name in takes})
+        return later(value) if inspect.isawaitable(value) else shaped(value)
+
+    return view
