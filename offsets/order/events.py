@@ -1,7 +1,6 @@
 """What is told about locks at brokers: lines of the log, counts, and rows `lock_event` of the history."""
 
 import enum
-from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
@@ -10,8 +9,6 @@ from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Observation, Timer
 
-#: A lock granted later than this after the promotion counts as late.
-LATE_MS: Final = 500
 #: Characters of a client id that are recorded.
 _TEXT_MAX: Final = 500
 
@@ -37,7 +34,8 @@ REPLAYS: Final = Counter(
     tuple((outcome.value,) for outcome in ReplayOutcome),
 )
 REPLAY_DURATION: Final = Timer(
-    "broker_lock_replay_seconds", "Time from a promotion, as it was noticed here, until a lock of a holder was granted."
+    "broker_lock_replay_seconds",
+    "Time from a promotion, as it was noticed here, until a group in a topic had its locks.",
 )
 RELEASED: Final = Counter(
     "broker_locks_released", "Locks that were given up for clients that are lost, or lost the queue after a replay."
@@ -81,9 +79,7 @@ class _OverlapEvent(Event, frozen=True, kw_only=True):
 
 
 class BrokerLockOverlap(_OverlapEvent, frozen=True, kw_only=True):
-    """Two clients of an orderly group hold the same queue at the same time, so both may consume it: messages come
-    twice, and out of order.
-    """
+    """Two clients of an orderly group hold the same queue at the same time, so messages come twice, and out of order."""
 
     level = Level.WARNING
     advice = (
@@ -98,7 +94,7 @@ class BrokerLockOverlap(_OverlapEvent, frozen=True, kw_only=True):
 
 
 class BrokerLockOverlapEnded(_OverlapEvent, frozen=True, kw_only=True):
-    """One of the two clients does not hold the queue any more: it `released` it, its lock `expired`, or it is `lost`."""
+    """One of the two does not hold the queue any more: it `released` it, its lock `expired`, or it is `lost`."""
 
     event_type = "overlap_ended"
     reason: str
@@ -109,14 +105,19 @@ class BrokerLockOverlapEnded(_OverlapEvent, frozen=True, kw_only=True):
 
 
 class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
-    """A broker set has a new master, and it got the locks of their holders. `held_by_another`: another client was
-    faster; `unanswered`: the master did not answer, so the lock may be taken or not; `unconfirmed`: the client did not
-    confirm in time that it holds the queue; `late`: granted later than 500 ms after the promotion.
+    """A new master got the locks of the clients of an orderly group in a topic.
+
+    `held_by_another`: another client was faster; `unanswered`: the master did not answer, so the lock may be taken or
+    not; `unconfirmed`: the client did not confirm in time that it holds the queue; `late`: granted later than 500 ms
+    after the promotion.
     """
 
     cluster: str
     broker: str
     addr: str
+    epoch: int | None
+    group: str
+    topic: str
     granted: int
     held_by_another: int
     unanswered: int
@@ -124,38 +125,24 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
     late: int
     duration_ms: int
 
-
-class TopicLocksReplayed(Event, frozen=True, kw_only=True):
-    """What became of the locks of one group in one topic at a new master."""
-
-    level = None
-    cluster: str
-    broker: str
-    addr: str
-    master_epoch: int | None
-    group: str
-    topic: str
-    #: Of each queue; and how many ms after the promotion.
-    outcomes: tuple[tuple[ReplayOutcome, int], ...]
+    def _outcomes(self) -> Mapping[str, int]:
+        return {outcome.value: getattr(self, outcome.value) for outcome in ReplayOutcome}
 
     def counted(self) -> Iterator[Count]:
-        """Count each lock by its outcome."""
-        return (Count(REPLAYS, (outcome.value,)) for outcome, _ in self.outcomes)
+        """Count the locks by their outcomes."""
+        return (Count(REPLAYS, (outcome,), locks) for outcome, locks in self._outcomes().items())
 
     def observed(self) -> Iterator[Observation]:
-        """Return when each lock was granted."""
-        return (Observation(REPLAY_DURATION, ms / 1000) for ms in self._granted_ms())
+        """Return when the last lock was granted."""
+        if self.granted:
+            yield Observation(REPLAY_DURATION, self.duration_ms / 1000)
 
     def rows(self) -> Iterator[_LockRow]:
         """Return its row."""
-        tally = Tally(outcome for outcome, _ in self.outcomes)
-        columns: dict[str, object] = {outcome.value: tally[outcome] for outcome in ReplayOutcome}
-        columns |= {"group": self.group, "topic": self.topic, "master_epoch": self.master_epoch}
-        columns |= {"queues": len(self.outcomes), "duration_ms": max(self._granted_ms(), default=None)}
+        outcomes = self._outcomes()
+        columns = {"group": self.group, "topic": self.topic, "master_epoch": self.epoch, **outcomes}
+        columns |= {"queues": sum(outcomes.values()), "duration_ms": self.duration_ms}
         yield _LockRow("replayed", BrokerRef(self.cluster, self.broker, broker_addr=self.addr), columns)
-
-    def _granted_ms(self) -> list[int]:
-        return [ms for outcome, ms in self.outcomes if outcome is ReplayOutcome.GRANTED]
 
 
 class BrokerLocksReleased(Event, frozen=True, kw_only=True):
@@ -182,14 +169,12 @@ class HolderSilent(Event, frozen=True, kw_only=True):
         yield Count(QUERY_FAILURES)
 
 
-class OrderlyGroupsLeftOut(Event, frozen=True, kw_only=True):
-    """So many groups that are declared orderly are not followed, so none of their locks is replayed and no overlap
-    found: the limit is 5,000 pairs of a group and a broker set of its cluster.
-    """
+class OrderlyGroupsUnreadable(Event, frozen=True, kw_only=True):
+    """The declared orderly groups cannot be read from the store, so none is followed until they can."""
 
-    level = Level.WARNING
-    advice = "Undeclare groups that are not in use (`/v1/locks/undeclare`)."
-    groups: int
+    level = Level.ERROR
+    advice = "Repair the store; a damaged `orderly-groups.json` has its predecessor beside it, with `.bak`."
+    problem: str
 
 
 class OrderlyChanged(Event, frozen=True, kw_only=True):

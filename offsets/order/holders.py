@@ -7,7 +7,7 @@ same moment. Source: docs/protocol/queue-locks.md 1, 2 and 5, broker-admin.md 18
 
 import enum
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -22,7 +22,7 @@ CLIENT_VALIDITY_MS: Final = 30_000
 BROKER_LOCK_MS: Final = 60_000
 #: After so long without an answer, client and broker have both given up the locks of the last answer.
 UNCONFIRMED_MS: Final = CLIENT_VALIDITY_MS + BROKER_LOCK_MS
-#: A client that no broker has listed for so long is lost: if it still runs, it has stopped trusting its locks.
+#: A client that no broker has listed for so long is lost: if it still runs, it does not trust its locks any more.
 LOST_MS: Final = CLIENT_VALIDITY_MS + 5000
 #: A client that no broker has listed for so long is forgotten, even if none of its brokers answers.
 UNLISTED_MS: Final = UNCONFIRMED_MS + BROKER_LOCK_MS
@@ -31,8 +31,7 @@ FRESH_MS: Final = 2000
 #: Java clients from this release on show a dropped queue until its last listener call ends. Recorded: 4.9.7, 5.1.4,
 #: 5.5.0.
 ENDS_CALLS_FIRST: Final = (4, 9)
-
-#: The consume type of push consumers; no others lock queues.
+#: The consume type of push consumers: no others lock queues.
 PUSH: Final = "CONSUME_PASSIVELY"
 
 #: Limits against forged lists and answers: clients of all groups and of one list, queues of one client and of all.
@@ -41,7 +40,6 @@ CLIENTS_PER_LIST_MAX: Final = 5000
 QUEUES_PER_CLIENT_MAX: Final = 4096
 HOLDINGS_MAX: Final = 500_000
 NAME_CHARACTERS_MAX: Final = 255
-QUEUE_ID_MAX: Final = 65_535
 
 _VERSION: Final = re.compile(r"V([0-9]{1,3})_([0-9]{1,3})_")
 
@@ -58,6 +56,10 @@ class Member(NamedTuple):
 
     of: OrderlyGroup
     client_id: str
+
+    def set_of(self, queue: MessageQueue) -> SetName:
+        """Return the broker set of a queue that it holds."""
+        return SetName(self.of.cluster, queue.broker_name)
 
 
 class GroupQueue(NamedTuple):
@@ -90,7 +92,7 @@ class Holding:
 
     #: When the client last took or renewed the lock, Unix ms by its own clock; None if it does not report it.
     locked_unix_ms: int | None
-    #: The first and the last answer with this `locked_unix_ms`; the client had the lock throughout.
+    #: The first and the last answer with this `locked_unix_ms`: the client had the lock from one to the other.
     first: Confirmation
     last: Confirmation
     #: The client could not renew the lock and does not trust it any more; the queue is still its own.
@@ -105,32 +107,32 @@ class Holding:
         """Whether the client may consume the queue by its last answer."""
         return not self.is_expired and not self.is_over
 
-    def certain(self) -> Confirmation | None:
-        """Return the time throughout which the client had the lock; None if none is certain.
-
-        A client that does not report when it locked may have lost the lock and got it back between two answers.
-        """
-        if self.locked_unix_ms is None or self.first.received_ms > self.last.sent_ms:
-            return None
-        return Confirmation(self.first.received_ms, self.last.sent_ms)
-
 
 @dataclass(slots=True)
-class _Client:
-    """One client of a group."""
+class Client:
+    """What is known of one client."""
 
-    #: When a broker listed it last, monotonic ms; and the brokers that ever did.
-    listed_ms: int
+    #: When a broker listed it last, monotonic ms; and the addresses of the brokers that ever did.
+    listed_ms: int = 0
     brokers: set[str] = field(default_factory=set)
+    #: When it was asked last; and until when it is left alone, as it did not answer.
+    asked_ms: int | None = None
+    silent_until_ms: int = 0
     #: Its last answer; None if it has none, or an old one.
     confirmed: Confirmation | None = None
     is_orderly: bool | None = None
     ends_calls_first: bool = False
     holdings: dict[MessageQueue, Holding] = field(default_factory=dict)
+    #: When locks were taken at masters in its name, until brokers end them.
+    replayed_ms: dict[MessageQueue, int] = field(default_factory=dict)
+
+    def is_fresh(self, now_ms: int) -> bool:
+        """Return whether it has confirmed what it holds within FRESH_MS; an answer is as old as its request."""
+        return self.confirmed is not None and now_ms - self.confirmed.sent_ms <= FRESH_MS
 
 
 class _List(NamedTuple):
-    """The clients of a group that one broker listed last."""
+    """The clients of a group that one broker listed last; a broker lists those connected to it."""
 
     queried_ms: int
     clients: frozenset[str]
@@ -142,9 +144,8 @@ class _Group:
 
     #: Its clients are push consumers that share the queues: others lock none.
     may_lock: bool = False
-    #: By address of the broker; a broker lists only the clients connected to it.
     lists: dict[str, _List] = field(default_factory=dict)
-    clients: dict[str, _Client] = field(default_factory=dict)
+    clients: dict[str, Client] = field(default_factory=dict)
 
 
 class Holders:
@@ -159,8 +160,6 @@ class Holders:
         #: Clients and answers that found no room.
         self.left_out = 0
 
-    # Lists of brokers
-
     def record_list(self, address: str, of: OrderlyGroup, listed: GroupConnections | None, queried_ms: int) -> None:
         """Replace the clients of a group that a broker at "host:port" listed before; None: it lists nobody."""
         group = self._groups.get(of)
@@ -174,21 +173,17 @@ class Holders:
             group = self._groups[of] = _Group()
         group.may_lock = not listed.is_broadcasting and listed.consume_type == PUSH
         names = {client.client_id for client in listed.clients[:CLIENTS_PER_LIST_MAX]}
-        known = frozenset(name for name in names if self._client(group, name, queried_ms) is not None)
+        for name in sorted(names - group.clients.keys()):
+            if self.clients < CLIENTS_MAX and 0 < len(name) <= NAME_CHARACTERS_MAX:
+                group.clients[name] = Client()
+                self.clients += 1
+        known = names & group.clients.keys()
         self.left_out += len(names) - len(known)
-        group.lists[address] = _List(queried_ms, known)
+        group.lists[address] = _List(queried_ms, frozenset(known))
         for name in known:
             client = group.clients[name]
             client.listed_ms = max(client.listed_ms, queried_ms)
             client.brokers.add(address)
-
-    def _client(self, group: _Group, name: str, queried_ms: int) -> _Client | None:
-        if (client := group.clients.get(name)) is None:
-            if self.clients >= CLIENTS_MAX or not 0 < len(name) <= NAME_CHARACTERS_MAX:
-                return None
-            client = group.clients[name] = _Client(queried_ms)
-            self.clients += 1
-        return client
 
     def drop_broker(self, address: str) -> None:
         """Forget the lists of a broker that failed or left: it reaches nobody, and proves nothing."""
@@ -200,11 +195,6 @@ class Holders:
         lists = self._groups[member.of].lists if member.of in self._groups else {}
         return frozenset(address for address, listed in lists.items() if member.client_id in listed.clients)
 
-    def may_lock(self, of: OrderlyGroup) -> bool:
-        """Return whether the clients of a group are push consumers that share its queues."""
-        group = self._groups.get(of)
-        return group is not None and group.may_lock
-
     def is_lost(self, member: Member, now_ms: int) -> bool:
         """Return whether a client is lost for certain, or not known at all.
 
@@ -213,25 +203,15 @@ class Holders:
         """
         if (client := self._known(member)) is None:
             return True
-        lists, lost_ms = self._groups[member.of].lists, client.listed_ms + LOST_MS
-        if now_ms < lost_ms or any(member.client_id in listed.clients for listed in lists.values()):
+        lost_ms = client.listed_ms + LOST_MS
+        if now_ms < lost_ms or self.brokers_of(member):
             return False
-        return any(address in client.brokers and listed.queried_ms >= lost_ms for address, listed in lists.items())
+        lists = self._groups[member.of].lists
+        return any(lists[address].queried_ms >= lost_ms for address in client.brokers & lists.keys())
 
-    def lost(self, now_ms: int) -> list[Member]:
-        """Return the clients that are lost for certain."""
-        return [member for member in self.members() if self.is_lost(member, now_ms)]
-
-    def unlisted(self, now_ms: int) -> list[Member]:
-        """Return the clients that no broker has listed for UNLISTED_MS; their brokers may be gone with them."""
-        return [
-            Member(of, name)
-            for of, group in self._groups.items()
-            for name, client in group.clients.items()
-            if now_ms - client.listed_ms >= UNLISTED_MS
-        ]
-
-    # Answers of clients
+    def is_unlisted(self, member: Member, now_ms: int) -> bool:
+        """Return whether no broker has listed a client for UNLISTED_MS; its brokers may be gone with it."""
+        return now_ms - self.client(member).listed_ms >= UNLISTED_MS and not self.brokers_of(member)
 
     def record_answer(
         self, member: Member, consumer: RunningConsumer, confirmed: Confirmation
@@ -241,9 +221,8 @@ class Holders:
         An answer to a request sent before that of the last answer changes nothing, and neither does one of a client
         that was forgotten meanwhile. A client that is not orderly holds nothing, whatever it reports as locked.
         """
-        if (client := self._known(member)) is None:
-            return frozenset()
-        if client.confirmed is not None and client.confirmed.sent_ms > confirmed.sent_ms:
+        client = self._known(member)
+        if client is None or (client.confirmed is not None and client.confirmed.sent_ms > confirmed.sent_ms):
             return frozenset()
         holdings = _holdings(consumer, confirmed, client.holdings) if consumer.is_orderly is True else {}
         changed = self.forget_answer(member)
@@ -259,8 +238,7 @@ class Holders:
 
     def forget_answer(self, member: Member) -> frozenset[GroupQueue]:
         """Forget the last answer of a client, and return the queues that it held."""
-        if (client := self._known(member)) is None:
-            return frozenset()
+        client = self.client(member)
         held = frozenset(GroupQueue(member.of, queue) for queue in client.holdings)
         for queue in held:
             del self._by_queue[queue][member.client_id]
@@ -280,18 +258,12 @@ class Holders:
                 del self._groups[member.of]
         return held
 
-    def unconfirmed(self, now_ms: int) -> list[Member]:
-        """Return the clients whose last answer is older than UNCONFIRMED_MS: it says nothing any more."""
-        return [
-            member
-            for member in self.members()
-            if (at := self.confirmed(member)) is not None and now_ms - at.received_ms > UNCONFIRMED_MS
-        ]
-
     def kind_of(self, of: OrderlyGroup) -> ConsumerKind:
         """Return how a group consumes by its clients that have answered; one that is not orderly decides."""
-        known = {client.is_orderly for client in self._groups[of].clients.values()} if of in self._groups else set()
-        if False in known:
+        if (group := self._groups.get(of)) is None:
+            return ConsumerKind.UNKNOWN
+        known = {client.is_orderly for client in group.clients.values()}
+        if False in known or not group.may_lock:
             return ConsumerKind.CONCURRENT
         return ConsumerKind.ORDERLY if True in known else ConsumerKind.UNKNOWN
 
@@ -299,112 +271,69 @@ class Holders:
         """Return by client id who holds a queue; several while it is handed over, and in an overlap."""
         return self._by_queue.get(queue, {})
 
-    def holdings_of(self, member: Member) -> Mapping[MessageQueue, Holding]:
-        """Return what a client holds."""
-        client = self._known(member)
-        return client.holdings if client is not None else {}
-
-    def knows(self, member: Member) -> bool:
-        """Return whether a broker has listed a client, and it is not forgotten."""
-        return self._known(member) is not None
-
-    def confirmed(self, member: Member) -> Confirmation | None:
-        """Return when a client answered last; None if it has no valid answer."""
-        client = self._known(member)
-        return client.confirmed if client is not None else None
-
-    def is_fresh(self, member: Member, now_ms: int) -> bool:
-        """Return whether a client has confirmed what it holds within FRESH_MS.
-
-        An answer is as old as its request: the client may have written it at once.
-        """
-        at = self.confirmed(member)
-        return at is not None and now_ms - at.sent_ms <= FRESH_MS
-
-    def ends_calls_first(self, member: Member) -> bool:
-        """Return whether a client shows a dropped queue until the call of its listener ends; False if unknown."""
-        client = self._known(member)
-        return client is not None and client.ends_calls_first
+    def client(self, member: Member) -> Client:
+        """Return what is known of a client; of an unknown one nothing."""
+        return self._known(member) or Client()
 
     def groups(self) -> list[OrderlyGroup]:
         """Return the groups with clients."""
         return list(self._groups)
 
-    def clients_of(self, of: OrderlyGroup) -> list[str]:
-        """Return the ids of a group's clients, sorted; of those that are no longer listed too."""
-        return sorted(self._groups[of].clients) if of in self._groups else []
+    def members_of(self, of: OrderlyGroup) -> list[Member]:
+        """Return the clients of a group, sorted; those that are no longer listed too."""
+        return [Member(of, name) for name in sorted(self._groups[of].clients)] if of in self._groups else []
 
     def members(self) -> Iterator[Member]:
         """Yield all clients."""
-        for of, group in self._groups.items():
-            for name in group.clients:
-                yield Member(of, name)
+        for of in self.groups():
+            yield from self.members_of(of)
 
     def members_at(self, set_name: SetName) -> list[Member]:
         """Return the clients that hold queues of a broker set: those whose locks its next master lacks."""
         return [
             member
             for member in self.members()
-            if member.of.cluster == set_name.cluster
-            and any(queue.broker_name == set_name.broker_name for queue in self.holdings_of(member))
+            if any(member.set_of(queue) == set_name for queue in self.client(member).holdings)
         ]
 
-    def _known(self, member: Member) -> _Client | None:
+    def _known(self, member: Member) -> Client | None:
         group = self._groups.get(member.of)
         return group.clients.get(member.client_id) if group is not None else None
-
-
-def set_of(member: Member, queue: MessageQueue) -> SetName:
-    """Return the broker set of a queue that a client holds."""
-    return SetName(member.of.cluster, queue.broker_name)
-
 
 
 def _holdings(
     consumer: RunningConsumer, confirmed: Confirmation, former: Mapping[MessageQueue, Holding]
 ) -> dict[MessageQueue, Holding]:
-    newest_unix_ms = _newest_unix_ms(consumer)
+    times = (
+        (queue.last_pull_unix_ms, queue.last_consume_unix_ms, queue.last_lock_unix_ms)
+        for queue in consumer.queues.values()
+    )
+    # The latest time by the client's clock.
+    newest_unix_ms = max((unix_ms for three in times for unix_ms in three if unix_ms is not None), default=0)
     found: dict[MessageQueue, Holding] = {}
     for queue, held in consumer.queues.items():
-        # A client that does not report whether a queue is dropped may be giving it up.
-        if held.is_locked is not True or held.is_dropped is None or not _is_plausible(queue):
-            continue
         if len(found) >= QUEUES_PER_CLIENT_MAX:
             break
-        found[queue] = _holding(held, confirmed, former.get(queue), newest_unix_ms)
+        is_plausible = max(len(queue.topic), len(queue.broker_name)) <= NAME_CHARACTERS_MAX and queue.queue_id >= 0
+        # A client that does not report whether a queue is dropped may be giving it up.
+        if is_plausible and held.is_locked is True and held.is_dropped is not None:
+            found[queue] = _holding(held, confirmed, former.get(queue), newest_unix_ms)
     return found
 
 
 def _holding(held: HeldQueue, confirmed: Confirmation, former: Holding | None, newest_unix_ms: int) -> Holding:
     locked_unix_ms = held.last_lock_unix_ms
     first = former.first if former is not None and former.locked_unix_ms == locked_unix_ms else confirmed
+    # By our clock: it took the lock before its first answer about it.
+    held_ms = confirmed.sent_ms - first.received_ms
     return Holding(
         locked_unix_ms=locked_unix_ms,
         first=first,
         last=confirmed,
-        is_expired=locked_unix_ms is not None
-        and (
-            # By the client's own clock; and by ours, as it took the lock before its first answer about it.
-            newest_unix_ms - locked_unix_ms > CLIENT_VALIDITY_MS
-            or confirmed.sent_ms - first.received_ms > CLIENT_VALIDITY_MS
-        ),
+        is_expired=locked_unix_ms is not None and max(newest_unix_ms - locked_unix_ms, held_ms) > CLIENT_VALIDITY_MS,
         is_dropped=held.is_dropped is True,
         is_over=held.is_dropped is True and not held.messages_in_work,
     )
-
-
-def _is_plausible(queue: MessageQueue) -> bool:
-    names = max(len(queue.topic), len(queue.broker_name))
-    return names <= NAME_CHARACTERS_MAX and 0 <= queue.queue_id <= QUEUE_ID_MAX
-
-
-def _newest_unix_ms(consumer: RunningConsumer) -> int:
-    """Return the latest time by the client's clock in its answer; 0 if there is none."""
-    times = (
-        (queue.last_pull_unix_ms, queue.last_consume_unix_ms, queue.last_lock_unix_ms)
-        for queue in consumer.queues.values()
-    )
-    return max((unix_ms for three in times for unix_ms in three if unix_ms is not None), default=0)
 
 
 def _version_of(consumer: RunningConsumer) -> tuple[int, int]:

@@ -5,7 +5,6 @@ answer of one client that lies whole within the time in which the other one had 
 Source: docs/protocol/queue-locks.md 4 and 5.
 """
 
-import enum
 from collections.abc import Collection, Iterator
 from itertools import combinations
 from typing import Final, NamedTuple, TypedDict
@@ -27,17 +26,6 @@ class Overlap(NamedTuple):
     clients: tuple[str, str]
 
 
-class OverlapEnd(enum.StrEnum):
-    """Why an overlap is over."""
-
-    #: A client answered that it has lost or dropped the queue.
-    RELEASED = "released"
-    #: A client does not trust its lock any more: it has not renewed it for 30 s.
-    EXPIRED = "expired"
-    #: A client is lost, or has not answered for 90 s.
-    LOST = "lost"
-
-
 def proved_since(one: Holding, other: Holding) -> int | None:
     """Return since when, at the latest, both clients had the lock; None if nothing proves that they had it together."""
     if not one.may_consume or not other.may_consume:
@@ -46,17 +34,20 @@ def proved_since(one: Holding, other: Holding) -> int | None:
 
 
 def _answers_within(one: Holding, other: Holding) -> Iterator[int]:
-    """Yield when answers of the other client arrived that lie whole in the time in which one had the lock."""
-    if (certain := one.certain()) is not None:
+    """Yield when answers of the other client arrived that lie whole between the first and the last answer of one.
+
+    A client that does not report when it locked may have lost the lock and got it back between two answers.
+    """
+    if one.locked_unix_ms is not None:
         for answer in (other.first, other.last):
-            if certain.sent_ms <= answer.sent_ms and answer.received_ms <= certain.received_ms:
+            if one.first.received_ms <= answer.sent_ms and answer.received_ms <= one.last.sent_ms:
                 yield answer.received_ms
 
 
 def suspects(holders: Holders, queue: GroupQueue) -> tuple[Member, ...]:
     """Return the clients that hold a queue by their last answers, the longest holder first; empty if it is just one.
 
-    To prove or refute an overlap, query them in this order, and then the first one again.
+    To prove or refute an overlap, ask them in this order, and then the first one again.
     """
     held = holders.holders_of(queue).items()
     valid = sorted((holding.first.sent_ms, client_id) for client_id, holding in held if holding.may_consume)
@@ -112,13 +103,12 @@ class Overlaps:
                 yield BrokerLockOverlap(**_names(queue), clients=pair)
 
 
-def _end_of(holders: Holders, queue: GroupQueue, client_id: str) -> OverlapEnd | None:
-    if (holding := holders.holders_of(queue).get(client_id)) is not None:
-        if holding.is_over:
-            return OverlapEnd.RELEASED
-        return OverlapEnd.EXPIRED if holding.is_expired else None
-    has_answered = holders.confirmed(Member(queue.of, client_id)) is not None
-    return OverlapEnd.RELEASED if has_answered else OverlapEnd.LOST
+def _end_of(holders: Holders, queue: GroupQueue, client_id: str) -> str:
+    """Return why a client does not consume a queue any more; blank if it may."""
+    if (holding := holders.holders_of(queue).get(client_id)) is None:
+        has_answered = holders.client(Member(queue.of, client_id)).confirmed is not None
+        return "released" if has_answered else "lost"
+    return "released" if holding.is_over else "expired" if holding.is_expired else ""
 
 
 class _Names(TypedDict):
@@ -131,6 +121,4 @@ class _Names(TypedDict):
 
 def _names(queue: GroupQueue) -> _Names:
     (cluster, group), held = queue
-    return _Names(
-        cluster=cluster, group=group, topic=held.topic, broker=held.broker_name, queue_id=held.queue_id
-    )
+    return _Names(cluster=cluster, group=group, topic=held.topic, broker=held.broker_name, queue_id=held.queue_id)

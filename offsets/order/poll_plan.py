@@ -10,13 +10,11 @@ Reading an answer costs this process about 1 ms for 16 queues: 1000 clients a se
 - of a group of which nobody knows yet how it consumes, one client is asked, and of one that is not orderly none.
 """
 
-import enum
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections import Counter
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-from offsets.order.holders import CLIENT_VALIDITY_MS, ConsumerKind, Holders, Member, OrderlyGroup
+from offsets.order.holders import CLIENT_VALIDITY_MS, ConsumerKind, Holders, Member
 from offsets.values import SetName
 
 #: How often each client of an orderly group is asked.
@@ -31,13 +29,8 @@ RELAY_MS: Final = 10_000
 #: Silent clients that one broker may wait for; other clients are asked through others. With as many requests under
 #: way, less than twice as many of its threads are busy.
 WAITED_FOR_MAX: Final = 4
-#: How long a client that did not answer is left alone; twice as long after each further time, up to the second.
+#: How long a client that did not answer is left alone.
 SILENT_MS: Final = 10_000
-SILENT_MS_MAX: Final = 480_000
-#: How long a broker that could not be reached is not used.
-UNREACHABLE_MS: Final = 2000
-
-_NONE_CHOSEN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Query(NamedTuple):
@@ -47,52 +40,15 @@ class Query(NamedTuple):
     address: str
 
 
-class QueryEnd(enum.Enum):
-    """How a query ended."""
-
-    ANSWERED = enum.auto()
-    #: The client did not answer in time, or not readably; the broker may still wait for it.
-    SILENT = enum.auto()
-    #: The broker does not have the client, or nothing was sent.
-    REFUSED = enum.auto()
-    #: The broker could not be reached.
-    UNREACHABLE = enum.auto()
-
-
-@dataclass(slots=True)
-class _Asked:
-    """When one client was asked, and since when it is silent."""
-
-    sent_ms: int
-    silence_ms: int = 0
-    silent_until_ms: int = 0
-
-
-@dataclass(slots=True)
-class _Relay:
-    """A broker through which clients are asked."""
-
-    under_way: int = 0
-    #: When requests were sent whose clients did not answer in time.
-    silent_ms: list[int] = field(default_factory=list)
-    unreachable_until_ms: int = 0
-
-    def is_busy(self, now_ms: int) -> bool:
-        """Return whether it waits for as many silent clients as it may, or could not be reached just now."""
-        self.silent_ms = [sent_ms for sent_ms in self.silent_ms if now_ms - sent_ms < RELAY_MS]
-        return len(self.silent_ms) >= WAITED_FOR_MAX or self.unreachable_until_ms > now_ms
-
-    def is_idle(self, now_ms: int) -> bool:
-        """Return whether nothing has to be remembered of it."""
-        return not (self.is_busy(now_ms) or self.silent_ms or self.under_way)
-
-
 class PollPlan:
-    """When clients were asked, what brokers still wait for, and which sets have a new master."""
+    """Which clients are due, what brokers still wait for, and which sets have a new master."""
 
-    def __init__(self) -> None:
-        self._asked: dict[Member, _Asked] = {}
-        self._relays: dict[str, _Relay] = {}
+    def __init__(self, holders: Holders) -> None:
+        self._holders = holders
+        #: By the address of a broker, the queries that are under way through it.
+        self._under_way: Counter[str] = Counter()
+        #: And when those were sent that the client did not answer in time.
+        self._waited_for_ms: dict[str, list[int]] = {}
         self._watches: dict[SetName, tuple[str, int]] = {}
 
     def watch(self, set_name: SetName, address: str, now_ms: int) -> None:
@@ -104,90 +60,60 @@ class PollPlan:
         self._watches = {name: watch for name, watch in self._watches.items() if watch[1] > now_ms}
         return {name: address for name, (address, _) in self._watches.items()}
 
-    def due(
-        self, holders: Holders, now_ms: int, queries_max: int, under_way: Collection[Member] = ()
-    ) -> list[Query]:
-        """Return the clients to be asked now, those that wait longest first; `under_way` are those asked already."""
-        often = {member.of for set_name in self.watched(now_ms) for member in holders.members_at(set_name)}
-        waiting = sorted(
-            (due_ms, member)
-            for member in self._candidates(holders, now_ms, under_way)
-            if (due_ms := self._due_ms(member, often)) <= now_ms
-        )
-        found: list[Query] = []
-        chosen: dict[str, int] = {}
-        for _, member in waiting:
-            if len(found) >= queries_max:
-                break
-            if (address := self.route(holders.brokers_of(member), now_ms, chosen)) is not None:
-                found.append(Query(member, address))
-                chosen[address] = chosen.get(address, 0) + 1
-        return found
+    def due(self, now_ms: int, under_way: Collection[Member] = ()) -> list[Member]:
+        """Return the clients that are due, those that wait longest first; `under_way` are those asked already."""
+        often = {member.of for name in self.watched(now_ms) for member in self._holders.members_at(name)}
+        waiting = []
+        for member in self._candidates(now_ms, under_way):
+            asked_ms = self._holders.client(member).asked_ms
+            period_ms = WATCH_PERIOD_MS if member.of in often else PERIOD_MS
+            due_ms = 0 if asked_ms is None else asked_ms + period_ms
+            if due_ms <= now_ms:
+                waiting.append((due_ms, member))
+        return [member for _, member in sorted(waiting)]
 
-    def route(
-        self, brokers: Collection[str], now_ms: int, chosen: Mapping[str, int] = _NONE_CHOSEN
-    ) -> str | None:
-        """Return the broker with the least under way; None if none of `brokers` may be used now.
-
-        `chosen` has by address how many queries are about to begin.
-        """
+    def route(self, brokers: Collection[str], now_ms: int) -> str | None:
+        """Return the broker with the least under way; None if none of `brokers` may be used now."""
         usable = [address for address in brokers if not self.is_busy(address, now_ms)]
-        return min(usable, key=lambda address: (self._load(address) + chosen.get(address, 0), address), default=None)
+        return min(usable, key=lambda address: (self._under_way[address], address), default=None)
 
     def is_busy(self, address: str, now_ms: int) -> bool:
-        """Return whether no client may be asked through a broker now."""
-        return (relay := self._relays.get(address)) is not None and relay.is_busy(now_ms)
+        """Return whether a broker waits for as many silent clients as it may."""
+        waited_for = [sent_ms for sent_ms in self._waited_for_ms.pop(address, ()) if now_ms - sent_ms < RELAY_MS]
+        if waited_for:
+            self._waited_for_ms[address] = waited_for
+        return len(waited_for) >= WAITED_FOR_MAX
 
     def is_silent(self, member: Member, now_ms: int) -> bool:
         """Return whether a client is left alone, as it did not answer."""
-        return (asked := self._asked.get(member)) is not None and asked.silent_until_ms > now_ms
+        return self._holders.client(member).silent_until_ms > now_ms
 
     def started(self, query: Query, now_ms: int) -> None:
         """Note that a query is under way."""
-        self._asked.setdefault(query.member, _Asked(now_ms)).sent_ms = now_ms
-        self._relays.setdefault(query.address, _Relay()).under_way += 1
+        self._holders.client(query.member).asked_ms = now_ms
+        self._under_way[query.address] += 1
 
-    def ended(self, query: Query, end: QueryEnd, sent_ms: int, now_ms: int) -> None:
-        """Note what came of a query that was sent at `sent_ms`."""
-        relay = self._relays[query.address]
-        relay.under_way -= 1
-        if end is QueryEnd.UNREACHABLE:
-            relay.unreachable_until_ms = now_ms + UNREACHABLE_MS
-        if end is QueryEnd.SILENT:
-            relay.silent_ms.append(sent_ms)
-        # A client that was forgotten meanwhile stays so.
-        if (asked := self._asked.get(query.member)) is None:
-            return
-        if end is QueryEnd.ANSWERED:
-            asked.silence_ms = asked.silent_until_ms = 0
-        elif end is QueryEnd.SILENT:
-            asked.silence_ms = min(2 * asked.silence_ms, SILENT_MS_MAX) or SILENT_MS
-            asked.silent_until_ms = now_ms + asked.silence_ms
+    def ended(self, query: Query) -> None:
+        """Note that a query is over, whatever came of it."""
+        self._under_way[query.address] -= 1
+        if not self._under_way[query.address]:
+            del self._under_way[query.address]
 
-    def forget_ended(self, holders: Holders, now_ms: int) -> None:
-        """Forget clients that are unknown by now, and brokers of which nothing has to be remembered."""
-        self._asked = {member: asked for member, asked in self._asked.items() if holders.knows(member)}
-        self._relays = {address: relay for address, relay in self._relays.items() if not relay.is_idle(now_ms)}
+    def silent(self, query: Query, sent_ms: int, now_ms: int) -> None:
+        """Note that a client has not answered in time, or not readably; its broker may still wait for it."""
+        self._holders.client(query.member).silent_until_ms = now_ms + SILENT_MS
+        self._waited_for_ms.setdefault(query.address, []).append(sent_ms)
 
-    def _candidates(self, holders: Holders, now_ms: int, under_way: Collection[Member]) -> Iterator[Member]:
-        for of in holders.groups():
-            kind = holders.kind_of(of)
-            if kind is ConsumerKind.CONCURRENT or not holders.may_lock(of):
+    def _candidates(self, now_ms: int, under_way: Collection[Member]) -> Iterator[Member]:
+        for of in self._holders.groups():
+            if (kind := self._holders.kind_of(of)) is ConsumerKind.CONCURRENT:
                 continue
             candidates = (
                 member
-                for client_id in holders.clients_of(of)
-                if (member := Member(of, client_id)) not in under_way and not self.is_silent(member, now_ms)
+                for member in self._holders.members_of(of)
+                if member not in under_way and not self.is_silent(member, now_ms)
             )
             if kind is ConsumerKind.ORDERLY:
                 yield from candidates
             elif (first := next(candidates, None)) is not None:
                 yield first
-
-    def _due_ms(self, member: Member, often: Collection[OrderlyGroup]) -> int:
-        if (asked := self._asked.get(member)) is None:
-            return 0
-        return asked.sent_ms + (WATCH_PERIOD_MS if member.of in often else PERIOD_MS)
-
-    def _load(self, address: str) -> int:
-        return relay.under_way if (relay := self._relays.get(address)) is not None else 0

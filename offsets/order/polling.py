@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from offsets.order.events import HolderSilent
-from offsets.order.holders import Confirmation, GroupQueue, Holders, Member, OrderlyGroup
+from offsets.order.holders import UNCONFIRMED_MS, Confirmation, GroupQueue, Holders, Member, OrderlyGroup
 from offsets.order.overlaps import Overlaps, suspects
-from offsets.order.poll_plan import RATE_MAX, WAITED_FOR_MAX, WATCH_PERIOD_MS, PollPlan, Query, QueryEnd
-from offsets.values import SetName
+from offsets.order.poll_plan import RATE_MAX, WAITED_FOR_MAX, WATCH_PERIOD_MS, PollPlan, Query
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.clients import running_consumer
 from remoting.admin.groups import connections_of_group
@@ -24,14 +23,12 @@ from serving.telemetry.events import Event
 
 #: How often due clients are looked for.
 TICK_MS: Final = 500
-#: How often the clients of groups are listed.
+#: How often the clients of groups are listed; more rarely where that were more than LISTS_RATE_MAX a second at all
+#: brokers together: some 5 % of a core.
 LIST_PERIOD_MS: Final = 20_000
+LISTS_RATE_MAX: Final = 250
 #: Brokers through which a client is asked that is not connected to the first of them.
 TRIES_MAX: Final = 3
-#: Requests for lists a second, at all brokers together: some 5 % of a core.
-LISTS_RATE_MAX: Final = 250
-#: Pairs of a master and a group that are listed: so many take one period.
-LISTS_MAX: Final = LISTS_RATE_MAX * LIST_PERIOD_MS // 1000
 #: Groups of suspects that are asked at the same time.
 CHECKS_MAX: Final = 64
 #: Requests that clients answer: as many bodies are in memory, 4 MiB each at most.
@@ -57,7 +54,7 @@ class HolderPolling:
         self._emit = emit
         self.holders: Final = Holders()
         self.overlaps: Final = Overlaps()
-        self.plan: Final = PollPlan()
+        self.plan: Final = PollPlan(self.holders)
         self._listings: dict[str, _Listing] = {}
         self._listed_new_ms = 0
         #: Queries that are under way; each returns whether the client has answered.
@@ -68,11 +65,13 @@ class HolderPolling:
     def poll(self) -> None:
         """Ask the clients that are due, a task for each; call it each TICK_MS."""
         holders, now_ms = self.holders, self._clock.now_ms()
-        for member in holders.unconfirmed(now_ms):
-            self._compare(holders.forget_answer(member))
-        self.plan.forget_ended(holders, now_ms)
-        for query in self.plan.due(holders, now_ms, RATE_MAX * TICK_MS // 1000, self._under_way):
-            self._tasks.start(_awaited(self._begun(query)), "query of a client")
+        for member in holders.members():
+            confirmed = holders.client(member).confirmed
+            if confirmed is not None and now_ms - confirmed.received_ms > UNCONFIRMED_MS:
+                self._compare(holders.forget_answer(member))
+        for member in self.plan.due(now_ms, self._under_way)[: RATE_MAX * TICK_MS // 1000]:
+            if (address := self.plan.route(holders.brokers_of(member), now_ms)) is not None:
+                self._tasks.start(_awaited(self._begun(Query(member, address))), "query of a client")
 
     def list_groups(self, masters: Mapping[str, Sequence[OrderlyGroup]]) -> None:
         """Begin to list groups where that is due; `masters` has them by the address of each living master.
@@ -92,15 +91,10 @@ class HolderPolling:
                 self._listings[address] = _Listing(task, now_ms)
         if now_ms - self._listed_new_ms >= WATCH_PERIOD_MS:
             self._listed_new_ms = now_ms
-            self._list_at_new_masters(now_ms)
-
-    def _list_at_new_masters(self, now_ms: int) -> None:
-        """List, at each new master, the groups that hold queues there: a client may join."""
-        watched = self.plan.watched(now_ms)
-        for set_name, address in watched.items():
-            groups = sorted({member.of for member in self.holders.members_at(set_name)})
-            pause_s = len(watched) / LISTS_RATE_MAX
-            self._tasks.start(self._list_at(address, groups, pause_s), "list of clients at a new master")
+            # A client that joins at a new master may get a queue there at once.
+            for set_name, address in self.plan.watched(now_ms).items():
+                groups = sorted({member.of for member in self.holders.members_at(set_name)})
+                self._tasks.start(self._list_at(address, groups, pause_s), "list of clients at a new master")
 
     async def list_group(self, address: str, of: OrderlyGroup) -> None:
         """List the clients of a group at one broker, slaves included; raises InvokeError, Refused and BodyError."""
@@ -108,7 +102,7 @@ class HolderPolling:
         listed = await self.brokers.call(address, connections_of_group(of.group))
         self.holders.record_list(address, of, listed, queried_ms)
 
-    async def _list_at(self, address: str, groups: Iterable[OrderlyGroup], pause_s: float) -> None:
+    async def _list_at(self, address: str, groups: Sequence[OrderlyGroup], pause_s: float) -> None:
         for number, of in enumerate(groups):
             await asyncio.sleep(pause_s if number else 0)
             try:
@@ -138,12 +132,8 @@ class HolderPolling:
         return False
 
     async def confirm_all(self, members: Iterable[Member], *more: str) -> None:
-        """Ask several clients, as many at a time as brokers may wait for."""
+        """Ask several clients; how many at a time, brokers decide."""
         await all_results(self.confirm(member, *more) for member in members)
-
-    def promoted(self, set_name: SetName, address: str) -> None:
-        """Ask the holders of a set often: it has a new master at "host:port"."""
-        self.plan.watch(set_name, address, self._clock.now_ms())
 
     def forget(self, members: Iterable[Member]) -> None:
         """Forget clients."""
@@ -159,7 +149,7 @@ class HolderPolling:
 
     async def _query(self, query: Query) -> bool:
         """Ask a client, and return whether it has answered."""
-        sent_ms, end = self._clock.now_ms(), QueryEnd.REFUSED
+        sent_ms = self._clock.now_ms()
 
         def before_send() -> None:
             nonlocal sent_ms
@@ -170,18 +160,18 @@ class HolderPolling:
         of, client_id = query.member
         try:
             consumer = await self._clients.call(query.address, running_consumer(of.group, client_id), before_send)
-            end = QueryEnd.ANSWERED
         except (InvokeTimeout, BodyError):
-            end = QueryEnd.SILENT
+            self.plan.silent(query, sent_ms, self._clock.now_ms())
             self._emit(HolderSilent())
             return False
         except (Refused, NotSent):
+            # Refused: not connected to this broker, or no longer.
             return False
         except InvokeError:
-            end = QueryEnd.UNREACHABLE
+            self.holders.drop_broker(query.address)
             return False
         finally:
-            self.plan.ended(query, end, sent_ms, self._clock.now_ms())
+            self.plan.ended(query)
         changed = self.holders.record_answer(query.member, consumer, Confirmation(sent_ms, self._clock.now_ms()))
         self._compare(changed)
         for queue in changed:

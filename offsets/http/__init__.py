@@ -1,0 +1,1 @@
+"""The HTTP API of the offset manager: one module of views for each subject."""
