@@ -1,6 +1,7 @@
 """Answers of clients of orderly groups, and what brokers list of these."""
 
 from fakes.orderly_broker import BROKER, GROUP
+
 from offsets.order.holders import Confirmation, GroupQueue, Holders, Member, OrderlyGroup
 from offsets.values import SetName
 from remoting.admin.clients import HeldQueue, RunningConsumer

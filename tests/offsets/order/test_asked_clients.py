@@ -4,11 +4,11 @@ import asyncio
 import time
 
 import pytest
-from orderly_builders import CLUSTER, ORDERLY, SET, a_group_queue, a_member
-
 from fakes.clock import FakeClock
 from fakes.order_site import eventually, order_site
 from fakes.orderly_broker import MEMBERS, RUNNING, OrderlyClient
+from orderly_builders import CLUSTER, ORDERLY, SET, a_group_queue, a_member
+
 from offsets.order import polling
 from offsets.order.events import QUERY_FAILURES, BrokerLockOverlap, BrokerLockOverlapEnded, HolderSilent
 from offsets.order.holders import UNCONFIRMED_MS, OrderlyGroup

@@ -1,9 +1,9 @@
 """Groups that are declared orderly outlive the manager, and are stored before they count."""
 
 import pytest
+from fakes.order_site import StoredGroups
 from orderly_builders import CLUSTER, ORDERLY
 
-from fakes.order_site import StoredGroups
 from offsets.order import declared as module
 from offsets.order.declared import FILE_NAME, Declared, DeclaredFile, GroupRefused
 from offsets.order.events import OrderlyChanged

@@ -1,11 +1,11 @@
 """Locks are given up for clients that lost a queue, and for those that are lost."""
 
 import pytest
-from orderly_builders import a_member, a_queue, answer, held_by
-
 from fakes.clock import FakeClock
 from fakes.order_site import locks, order_site
 from fakes.orderly_broker import GROUP, MEMBERS, RUNNING, UNLOCK, OrderlyClient
+from orderly_builders import a_member, a_queue, answer, held_by
+
 from offsets.order.events import RELEASED, BrokerLocksReleased
 from offsets.order.holders import BROKER_LOCK_MS, LOST_MS, UNLISTED_MS, Holders
 from offsets.order.replay import CHECKED_MS, lost_queues

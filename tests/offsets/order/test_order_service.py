@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from orderly_builders import ORDERLY, SET
-
 from fakes.clock import FakeClock
 from fakes.order_site import ME, eventually, locks, order_site
 from fakes.orderly_broker import LOCK, MEMBERS, UNLOCK, OrderlyClient
+from orderly_builders import ORDERLY, SET
+
 from offsets.order import poll_plan, polling, service
 from offsets.order.events import (
     BrokerLockOverlap,
@@ -19,7 +19,7 @@ from offsets.order.holders import BROKER_LOCK_MS
 from offsets.order.polling import LIST_PERIOD_MS
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _often(monkeypatch):
     """What is repeated is repeated often."""
     for module in (polling, poll_plan):
@@ -29,7 +29,7 @@ def _often(monkeypatch):
 
 
 @pytest.fixture
-async def site(_often):
+async def site():
     async with order_site() as site:
         site.tasks.keep_running(site.order.run, "order")
         site.tasks.keep_running(lambda: kept_fresh(site), "fresh")
@@ -89,7 +89,7 @@ async def test_group_that_is_undeclared_gets_no_locks(site):
     assert LOCK not in site.requests()
 
 
-async def test_nothing_is_locked_while_replay_is_off_and_overlaps_are_found_all_the_same(_often):
+async def test_nothing_is_locked_while_replay_is_off_and_overlaps_are_found_all_the_same():
     async with order_site(replays=False) as site:
         site.tasks.keep_running(site.order.run, "order")
         site.connect("c1", OrderlyClient(0))
@@ -163,7 +163,7 @@ async def test_manager_that_never_led_sends_nothing():
 # Declared groups
 
 
-async def test_groups_are_loaded_in_each_lead_and_a_store_that_fails_is_named_once(_often):
+async def test_groups_are_loaded_in_each_lead_and_a_store_that_fails_is_named_once():
     async with order_site() as site:
         site.store.fails = "etcd does not answer"
         site.tasks.keep_running(site.order.run, "order")

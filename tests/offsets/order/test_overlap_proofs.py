@@ -1,11 +1,11 @@
 """Two holders of one queue at the same time: proved by answers around each other, never found in a hand-over."""
 
 import pytest
+from fakes.orderly_broker import BROKER, GROUP
 from hypothesis import given
 from hypothesis import strategies as st
 from orderly_builders import CLUSTER, a_group_queue, a_member, answer, held_by
 
-from fakes.orderly_broker import BROKER, GROUP
 from offsets.order.events import BrokerLockOverlap, BrokerLockOverlapEnded
 from offsets.order.holders import CLIENT_VALIDITY_MS, Holders
 from offsets.order.overlaps import Overlap, Overlaps, suspects

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from orderly_builders import ORDERLY, SET, a_group_queue, a_member, a_queue, answer, held_by, listed
-
 from fakes.clock import FakeClock
 from fakes.order_site import eventually, locks, order_site
 from fakes.orderly_broker import BROKER, GROUP, LOCK, RUNNING, OrderlyClient
+from orderly_builders import ORDERLY, SET, a_group_queue, a_member, a_queue, answer, held_by, listed
+
 from history.rows import Moment, RowMaker
 from offsets.order.events import REPLAY_DURATION, REPLAYS, BrokerLocksReplayed, ReplayOutcome
 from offsets.order.holders import FRESH_MS, Holders
