@@ -7,16 +7,19 @@ monotonic clock, which goes on while the host is suspended, at each request and 
     await admin.call(address, commit_offset(...), before_send=lead.check)
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
 
 from remoting.clock import Clock
 from serving.http.views import Unavailable
 from serving.logging.events import Level
-from serving.telemetry.events import Count, Counter, Event
+from serving.telemetry.events import Count, Counter, Event, Gauge, Measure
 from store.store import ControllerMember, VersionedEntry
 
+ROLE: Final = Gauge("role", "0 following, 1 loading, 2 leading: only the leader answers clients.")
 LEADER_CHANGES: Final = Counter("leader_changes", "Times that this manager began or ceased to lead.")
+
+STORE_CALLS: Final = Counter("store_calls", "Calls to etcd, by operation and result.", ("operation", "result"))
 
 
 class ManagerLeads(Event, frozen=True, kw_only=True):
@@ -44,6 +47,37 @@ class StorePutBack(Event, frozen=True, kw_only=True):
 
     level = Level.ERROR
     advice = "Find out who restored etcd."
+
+
+class StoreCalled(Event, frozen=True, kw_only=True):
+    """A call to etcd ended."""
+
+    level = None
+    operation: str
+    result: str
+
+    def counted(self) -> tuple[Count, ...]:
+        """Return what it counts."""
+        return (Count(STORE_CALLS, (self.operation, self.result)),)
+
+
+class StoreCallsFailing(Event, frozen=True, kw_only=True):
+    """Calls of this kind to etcd fail; logged once per kind until one succeeds.
+
+    While `look`, `grant`, `campaign` and `renew` fail no manager can lead.
+    """
+
+    level = Level.ERROR
+    advice = "Check etcd. Offset managers need no restart."
+    operation: str
+    error: str
+
+
+class StoreCallsAnswered(Event, frozen=True, kw_only=True):
+    """etcd answers calls of this kind again."""
+
+    operation: str
+    silent_ms: int
 
 
 class NotLeading(Unavailable):
@@ -76,6 +110,8 @@ class Lead:
         self.leader: ControllerMember | None = None
         #: Counts the leads of this process: work that spans an await compares it.
         self.term = 0
+        #: Cleared while the offsets that clients committed are read from the store.
+        self.is_loaded = True
 
     def start(self, me: ControllerMember) -> None:
         """Stand for election under this name from now on."""
@@ -96,6 +132,17 @@ class Lead:
         if not self.is_leading():
             other = None if self.leader is None or self.leader == self.me else self.leader
             raise NotLeading("" if other is None else other.address)
+
+    @property
+    def role(self) -> Literal["leading", "loading", "following"]:
+        """The role of this manager, as `GET /v1/manager` names it."""
+        if not self.is_leading():
+            return "following"
+        return "leading" if self.is_loaded else "loading"
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield what a scrape reads."""
+        yield Measure(ROLE, ("following", "loading", "leading").index(self.role))
 
     def pass_on(self) -> None:
         """Let another manager lead, if there is one; this one stands again after some seconds."""

@@ -1,1 +1,1 @@
-"""The HTTP API of the offset manager: one module of views for each subject."""
+"""What the HTTP paths of the offset manager answer: a module for each subject."""

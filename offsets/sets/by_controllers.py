@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from offsets.sets.controller_rules import AnswerUnreadable, ControllerSets, MastersAnswer, decode_answer
-from offsets.sets.followed import Following, SetMaster
+from offsets.sets.followed import SetMaster
+from offsets.sets.following import Following
 from remoting.clock import Clock
 from serving.logging.events import Level
 from serving.telemetry.events import Event

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from offsets.sets.followed import Following
+from offsets.sets.following import Following
 from offsets.sets.name_server_rules import BootTimes, NameServerSets, ShownSets
 from remoting.admin.admin_request import left_out
 from remoting.admin.brokers import broker_runtime

@@ -35,8 +35,8 @@ MEMBERS_MAX: Final = 1_000
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Names = Annotated[list[_Name], msgspec.Meta(max_length=SETS_MAX)]
 #: Brokers read an epoch as a Java int, and a broker id as a Java long.
-_Int = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-_Long = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Int = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Long = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class AnswerUnreadable(ValueError):

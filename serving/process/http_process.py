@@ -5,7 +5,8 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic
 
 from remoting.protocol.addresses import host_and_port, is_loopback
@@ -104,15 +105,16 @@ class HttpProcess(Generic[Config]):
         app = make_app(self._kind, endpoints, views, self._counters, self._logs, self._tokens)
         return lambda: start_http(app, port, self._connections_max)
 
-    async def serve(self, *own: BackgroundTask) -> None:
-        """Be ready and run the background tasks until the stop signal."""
+    async def serve(self, *own: BackgroundTask, named: Mapping[str, BackgroundTask] = MappingProxyType({})) -> None:
+        """Be ready and run the background tasks until the stop signal; each is known by its name."""
         free_memory = settled_memory()
         self.health.serving = Serving.READY
         self._logs.write(
             events.SERVER_READY, http_addr=self.address, duration_ms=self._clock.now_ms() - self._started_ms
         )
-        named: dict[str, BackgroundTask] = {
+        works: dict[str, BackgroundTask] = {
             **{task.__name__.strip("_"): task for task in own},
+            **named,
             **{f"watch_token_{number}": watch for number, watch in enumerate(self._watches)},
             "measure_lag": lambda: background_tasks.measure_lag(self._counters),
             "write_held_lines": lambda: background_tasks.write_held_lines(self._logs),
@@ -120,7 +122,7 @@ class HttpProcess(Generic[Config]):
         }
         if self.recording is not None:
             self.recording.start(self.address)
-        tasks = [self._tasks.keep_running(task, name) for name, task in named.items()]
+        tasks = [self._tasks.keep_running(task, name) for name, task in works.items()]
         await self._signals.stop.wait()
         for each in tasks:
             each.cancel()

@@ -56,6 +56,26 @@ class Timer(msgspec.Struct, frozen=True):
         return make.histogram(self.name, self.meaning)
 
 
+class Gauge(msgspec.Struct, frozen=True):
+    """A metric that is read at a scrape, `<prefix><name>`; whoever knows its value yields a `Measure`."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+    def family(self, make: FamilyMaker) -> MetricFamily:
+        """Return the metric as the catalogue has it."""
+        return make.gauge(self.name, self.meaning, *self.labels)
+
+
+class Measure(NamedTuple):
+    """The value of a gauge at a scrape, for one label set."""
+
+    gauge: Gauge
+    value: float
+    labels: Labels = ()
+
+
 class Count(NamedTuple):
     """One event adds `amount` to a counter."""
 
@@ -114,18 +134,26 @@ class Declared(NamedTuple):
     events: tuple[type[Event], ...]
     counters: tuple[Counter, ...]
     timers: tuple[Timer, ...]
+    gauges: tuple[Gauge, ...] = ()
 
     def log_events(self) -> Iterator[LogEvent]:
         """Yield every event that writes a line."""
         yield from filter(None, (event.log_event() for event in self.events))
 
+    def families(self, make: FamilyMaker) -> Iterator[MetricFamily]:
+        """Yield every metric as the catalogue has it."""
+        yield from (gauge.family(make) for gauge in self.gauges)
+        yield from (counter.family(make) for counter in self.counters)
+        yield from (timer.family(make) for timer in self.timers)
+
 
 def declared_in(*modules: Mapping[str, object]) -> Declared:
-    """Return the events, counters and timers that modules (their `vars`) define; imported events count once."""
+    """Return the events and metrics that modules (their `vars`) define; imported ones count once."""
     values = list({id(value): value for module in modules for value in module.values()}.values())
     events = (value for value in values if isinstance(value, type) and issubclass(value, Event) and value is not Event)
     return Declared(
         tuple(events),
         tuple(value for value in values if isinstance(value, Counter)),
         tuple(value for value in values if isinstance(value, Timer)),
+        tuple(value for value in values if isinstance(value, Gauge)),
     )

@@ -3,7 +3,8 @@
 import pytest
 from fakes.clock import FakeClock
 
-from offsets.sets.followed import FollowedSet, Following, MasterChangeKind, SetMaster, SetMember, change_of
+from offsets.sets.followed import FollowedSet, MasterChangeKind, SetMaster, SetMember, change_of
+from offsets.sets.following import Following
 from offsets.values import SetName
 
 NAME = SetName("C", "broker-a")

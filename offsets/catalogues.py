@@ -1,0 +1,83 @@
+"""Every event and metric of an offset manager, collected from the modules that declare them, and their pages.
+
+    python -m offsets.catalogues logs > docs/offset-manager-logs.md
+    python -m offsets.catalogues metrics > docs/offset-manager-metrics.md
+
+A module that declares events or metrics is named in `MODULES`; without that its first event raises KeyError.
+"""
+
+import sys
+from typing import Final
+
+from offsets import lead
+from offsets.config import OFFSET_MANAGER
+from offsets.sets import by_controllers, by_name_servers, following
+from serving.logging import server_events
+from serving.logging.events import LogEvent, log_page
+from serving.metrics.families import FamilyMaker, HttpServerFamilies, MetricFamily, metric_page
+from serving.telemetry.events import Declared, declared_in
+
+#: Modules with events, counters, timers or gauges, in the order of the pages.
+MODULES: Final = (
+    lead,
+    following,
+    by_controllers,
+    by_name_servers,
+)
+DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
+
+#: Events of any server that this one logs, before and after its own.
+_AT_START: Final = (
+    server_events.SERVER_STARTED,
+    server_events.SERVER_CONFIGURED,
+    server_events.OPTION_IGNORED,
+    server_events.SERVER_READY,
+    server_events.SERVER_START_FAILED,
+    server_events.SERVER_DRAINING,
+    server_events.SERVER_STOPPED,
+    server_events.BACKGROUND_TASK_FAILED,
+    server_events.SERVER_FAILED,
+    server_events.LOOPBACK_ADVERTISED,
+    server_events.HTTP_ADMIN_TOKEN_LOADED,
+    server_events.HTTP_ADMIN_TOKEN_LOAD_FAILED,
+)
+_OF_REQUESTS: Final = (
+    server_events.BROKER_REQUEST_DENIED,
+    server_events.BROKER_REQUEST_NOT_SIGNED,
+    server_events.HTTP_REQUEST_REJECTED,
+    server_events.HTTP_REQUEST_FAILED,
+    server_events.HTTP_ADMIN_DENIED,
+    server_events.HTTP_ADMIN_REQUEST_ACCEPTED,
+    server_events.LIBRARY_LOGGED,
+)
+EVENTS: Final[tuple[LogEvent, ...]] = (*_AT_START, *DECLARED.log_events(), *_OF_REQUESTS)
+
+MAKE: Final = FamilyMaker(OFFSET_MANAGER.metric_prefix)
+SERVER: Final = HttpServerFamilies(OFFSET_MANAGER)
+UNSIGNED_REQUESTS: Final = MAKE.counter(
+    "unsigned_requests",
+    "Requests that this manager sent unsigned, although it has keys, because `brokerAccessAddresses` does not name the "
+    "address.",
+)
+FAMILIES: Final[tuple[MetricFamily, ...]] = (
+    *SERVER.life,
+    *DECLARED.families(MAKE),
+    UNSIGNED_REQUESTS,
+    *SERVER.traffic,
+    *SERVER.history,
+)
+
+
+def logs() -> str:
+    """Return the page `docs/offset-manager-logs.md`."""
+    return log_page(OFFSET_MANAGER, EVENTS, "offsets/catalogues.py")
+
+
+def metrics() -> str:
+    """Return the page `docs/offset-manager-metrics.md`."""
+    labels = "Groups, topics and clients are no labels: the API shows them."
+    return metric_page(OFFSET_MANAGER, FAMILIES, "offsets/catalogues.py", labels)
+
+
+if __name__ == "__main__":
+    sys.stdout.write({"logs": logs, "metrics": metrics}[sys.argv[1]]())

@@ -1,0 +1,132 @@
+"""Stands for election in etcd, and leads under a lease. Import this only where etcd is configured: it loads gRPC.
+
+The keys of a group of managers are below `/rmq-offsets/<managerGroup>/`; the lead is its key `leader`. Rows are not
+known here: a store writes them in transactions that compare `own_key`, and tells what it learns of the leader key.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from offsets.lead import Lead, StoreCalled, StoreCallsAnswered, StoreCallsFailing
+from remoting.background_tasks import BackgroundTasks, Report
+from remoting.clock import Clock
+from serving.telemetry.events import Event
+from store.etcd.calls import LeaderKeyState, OwnLeaderKey
+from store.etcd.client import EtcdClient, EtcdOptions, System
+from store.etcd.keys import Keys
+from store.etcd.lease import LeaderElection
+from store.etcd.lease_state_machine import Leadership
+from store.etcd.threads import CallThreads
+from store.store import ControllerMember, Deposed, StoreError, StoreObserver
+
+#: The first part of all keys.
+ROOT: Final = "rmq-offsets"
+
+
+class EtcdCalls(StoreObserver):
+    """Brings the reports of the threads that call etcd to the event loop."""
+
+    def __init__(self, emit: Callable[[Event], None], report: Report) -> None:
+        """Take what tells events, and what reports a failure in the background; both are called in the loop."""
+        self._emit = emit
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+
+    def store_call(self, kind: str, result: str, seconds: float) -> None:  # noqa: ARG002  # as StoreObserver has it
+        """Count one call."""
+        self._on_loop(partial(self._emit, StoreCalled(operation=kind, result=result)))
+
+    def store_calls_failing(self, kind: str, error: str) -> None:
+        """Tell that calls fail."""
+        self._on_loop(partial(self._emit, StoreCallsFailing(operation=kind, error=error)))
+
+    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
+        """Tell that they succeed again."""
+        self._on_loop(partial(self._emit, StoreCallsAnswered(operation=kind, silent_ms=silent_ms)))
+
+    def task_failed(self, name: str, error: BaseException) -> None:
+        """Report a failure in the background."""
+        self._on_loop(partial(self._report, name, error))
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nothing takes the report
+            self._loop.call_soon_threadsafe(call)
+
+
+class EtcdLead(Lead):
+    """The lead under a lease of etcd, one for all managers of a group."""
+
+    def __init__(
+        self,
+        options: EtcdOptions,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        report: Report,
+        system: System | None = None,
+    ) -> None:
+        """Call nothing yet; to be made in the event loop. Raises StoreError if the options cannot be followed."""
+        super().__init__(clock, emit)
+        self.client: Final = EtcdClient(options, clock, system)
+        self.keys: Final = Keys(options.group, ROOT)
+        self.observer: Final = EtcdCalls(emit, report)
+        # Renewals do not wait behind writes of rows.
+        self._renewals = CallThreads(1, clock, self.observer)
+        self._background = BackgroundTasks(report)
+        self._election = LeaderElection(self.client, self.keys, self._renewals, clock, self.put_back)
+
+    def start(self, me: ControllerMember) -> None:
+        """Stand for election under this name from now on."""
+        self.me = me
+        self._election.start(Leadership(me=me, run=secrets.token_hex(8)), self, self._background)
+
+    @property
+    def number(self) -> int:
+        """The revision at which the leader key was made: it rises unless etcd is restored; 0 without a lead."""
+        own_key = self._election.own_key
+        return 0 if own_key is None else own_key.token
+
+    @property
+    def leads_seen(self) -> int:
+        """How many leads of any manager began while this one stood, but its own where etcd was just restored."""
+        return self._election.leads_seen
+
+    def own_key(self) -> OwnLeaderKey:
+        """Return the key that a write has to compare; raises Deposed without a lead."""
+        own_key = self._election.own_key
+        if own_key is None:
+            raise Deposed("this offset manager does not lead")
+        return own_key
+
+    def revision_seen(self, revision: int) -> None:
+        """Note that etcd has come to this revision, as an answer to a write shows."""
+        self._election.revision_seen(revision)
+
+    def deposed_by(self, leader_key: LeaderKeyState) -> Deposed:
+        """Take a leader key that refused a write, look at it again, and return the error for the writer."""
+        self._election.observed(leader_key)
+        self._election.recheck()
+        holder = leader_key.holder
+        return Deposed(
+            "no offset manager leads"
+            if holder is None
+            else f"the offset manager {holder.member.id} at {holder.member.address} leads instead"
+        )
+
+    def pass_on(self) -> None:
+        """Let another manager lead at once; this one stands again after some seconds."""
+        self._election.pass_on()
+
+    async def resign(self) -> None:
+        """Let another manager lead at once; nothing more is stored after it."""
+        with suppress(StoreError):  # the lease ends by itself
+            await self._election.resign()
+
+    async def close(self) -> None:
+        """Fail the calls under way, and end the threads; without `resign` the lease ends by itself."""
+        self._election.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self.client.close)
+        self._renewals.close()

@@ -1,0 +1,136 @@
+"""Wires an offset manager. Each part adds a line to what runs, what is shown, what is measured, and what is closed."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from offsets.catalogues import DECLARED
+from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
+from offsets.lead import Lead
+from offsets.sets.by_controllers import ControllerFollowing
+from offsets.sets.by_name_servers import NameServerFollowing
+from offsets.sets.following import Following
+from remoting.background_tasks import Report
+from remoting.client import Requester
+from remoting.clock import BootClock, Clock
+from remoting.protocol.addresses import host_and_port
+from serving.metrics.server_counters import ServerCounters
+from serving.process.broker_client import broker_client
+from serving.process.http_process import HttpProcess
+from serving.process.own_address import address_towards_others, advertised_host, warn_of_loopback
+from serving.process.process import Runtime
+from serving.process.start import StartFailed
+from serving.telemetry.events import Event, Measure
+from serving.telemetry.telemetry import Telemetry
+from store.store import ControllerMember, StoreError
+
+if TYPE_CHECKING:
+    from serving.http.endpoints import Endpoint
+    from serving.process.background_tasks import BackgroundTask
+
+
+class OffsetManager:
+    """One offset manager with all its parts."""
+
+    def __init__(self, config: OffsetManagerConfig, runtime: Runtime) -> None:
+        """Wire it; raises StartFailed."""
+        # Leases go on while the host is suspended: other managers go by them meanwhile.
+        runtime = replace(runtime, clock=BootClock())
+        clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
+        self._config = config
+        self._counters = ServerCounters()
+        self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
+        recording = self._process.recording
+        self._recorder = None if recording is None else recording.recorder
+        self._telemetry = Telemetry(self._logs, DECLARED, self._recorder)
+        emit = self._telemetry.emit
+        client = broker_client(config, clock, self._logs, self._counters)
+        self._lead = lead_of(config, clock, emit, self._tasks.report)
+        self._following = following_of(config, client, clock, emit)
+        #: Run until the stop signal, by the names that logs and metrics have.
+        self._work: dict[str, BackgroundTask] = {"follow_masters": self._following.run}
+        self._measures: list[Callable[[], Iterable[Measure]]] = [self._lead.measures, self._following.measures]
+        #: Called in this order once no request is served any more.
+        self._closing: list[Callable[[], Awaitable[None]]] = [client.close, self._lead.close]
+
+    async def run(self) -> None:
+        """Serve until the stop signal, then stop in order. Raises StartFailed."""
+        self._process.open()
+        me = member_of(self._config, self._process.address)
+        if not self._config.advertised_address:
+            warn_of_loopback(self._config.http_bind_address, self._logs)
+        self._lead.start(me)
+        await self._process.start_http(self._site)
+        await self._process.serve(named=self._work)
+        self._process.drain()
+        await self._lead.resign()
+        await self._process.close(*self._closing)
+
+    def _site(self) -> "tuple[Sequence[Endpoint], None]":
+        """Return the paths; in a thread, because what they import takes long."""
+        from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
+        from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
+        from serving.http.endpoints import CONFIG, PROBES  # noqa: PLC0415
+        from serving.http.paths import bound, endpoints_of  # noqa: PLC0415
+        from serving.metrics.exposition import ProcessSources  # noqa: PLC0415
+
+        sources = ProcessSources(
+            counters=self._counters,
+            logs=self._logs,
+            health=self._process.health,
+            task_failures=self._tasks.failures,
+            recorder=self._recorder,
+        )
+        metrics = OffsetManagerMetrics(sources, self._telemetry, self._measures)
+        manager = ManagerViews(
+            self._process.health, metrics, self._config, self._lead, self._following, stored=StoredOffsets
+        )
+        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(manager)), None
+
+
+def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], None], report: Report) -> Lead:
+    """Return the lead that the configured store gives; raises StartFailed."""
+    if config.store == "embedded":
+        return Lead(clock, emit)
+    # They load gRPC, which takes a while and which nothing else needs.
+    from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
+    from store.etcd.client import etcd_options  # noqa: PLC0415
+
+    try:
+        return EtcdLead(etcd_options(config, config.manager_group), clock, emit, report)
+    except StoreError as error:
+        raise StartFailed(str(error)) from error
+
+
+def following_of(
+    config: OffsetManagerConfig, client: Requester, clock: Clock, emit: Callable[[Event], None]
+) -> Following:
+    """Return the masters by controllers or by NameServers, whichever are configured."""
+    if config.controller_http_addr:
+        return ControllerFollowing(config.controller_http_addr.split(";"), clock, emit)
+    if config.namesrv_addr:
+        return NameServerFollowing(config.namesrv_addr.split(";"), client, clock, emit)
+    return Following(clock, emit)
+
+
+def member_of(config: OffsetManagerConfig, bound_address: str) -> ControllerMember:
+    """Return this manager as others and clients know it.
+
+    Raises StartFailed for a manager on etcd that would advertise a loopback address because it found no other.
+    """
+    address = config.advertised_address
+    if not address:
+        if config.store == "etcd" and address_towards_others(config.http_bind_address) is None:
+            raise StartFailed(
+                "no address of this machine was found at which clients reach it: set advertisedAddress to host:port"
+            )
+        port = int(bound_address.rpartition(":")[2])
+        address = host_and_port(advertised_host(config.http_bind_address), port)
+    return ControllerMember(id=config.manager_id or address, address=address)
+
+
+def logged_id(config: OffsetManagerConfig, host_name: str) -> str:
+    """Return the id of this manager before it is started."""
+    host = address_towards_others(config.http_bind_address)
+    return config.manager_id or config.advertised_address or host_and_port(host or host_name, config.http_port)

@@ -1,0 +1,130 @@
+"""What a manager answers about itself, and how a path answers where another manager leads; over real HTTP."""
+
+import contextlib
+import socket
+
+import aiohttp
+import pytest
+from fakes.clock import FakeClock
+from fakes.lines import Lines
+from set_builders import SET, a_master, a_set
+
+from offsets.catalogues import DECLARED
+from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
+from offsets.gauges import OffsetManagerMetrics
+from offsets.http.manager_views import ManagerViews, StoredOffsets
+from offsets.lead import Lead
+from offsets.sets.following import Following
+from serving.http.admin_access import AdminToken, HttpTokens
+from serving.http.endpoints import CONFIG, PROBES
+from serving.http.paths import bound, endpoints_of, get
+from serving.http.server import make_app, start_http
+from serving.http.views import HealthAnswer
+from serving.logging.logs import Logs, json_line
+from serving.metrics.exposition import ProcessSources
+from serving.metrics.health import Health, Serving
+from serving.metrics.server_counters import ServerCounters
+from serving.telemetry.telemetry import Telemetry
+from store.store import ControllerMember
+
+ME = ControllerMember(id="one", address="10.0.0.1:9883")
+OTHER = ControllerMember(id="two", address="10.0.0.2:9883")
+
+
+class LeaderViews:
+    """A path that only the leader answers."""
+
+    def __init__(self, lead):
+        self._lead = lead
+
+    @get("/v1/leader", refusals=(503,))
+    def leader(self) -> HealthAnswer:
+        """Whether this manager leads."""
+        self._lead.check()
+        return HealthAnswer("ok")
+
+
+class Manager:
+    def __init__(self):
+        self.clock, self.health, self.stored = FakeClock(), Health(), StoredOffsets()
+        logs = Logs(Lines(), json_line(), self.clock, {})
+        telemetry, counters = Telemetry(logs, DECLARED), ServerCounters()
+        self.lead = Lead(self.clock, telemetry.emit)
+        self.following = Following(self.clock, telemetry.emit)
+        self.lead.start(ME)
+        self.health.serving = Serving.READY
+        sources = ProcessSources(counters=counters, logs=logs, health=self.health, task_failures={})
+        metrics = OffsetManagerMetrics(sources, telemetry, [self.lead.measures, self.following.measures])
+        views = ManagerViews(
+            self.health, metrics, OffsetManagerConfig(), self.lead, self.following, lambda: self.stored
+        )
+        table = (*bound((*PROBES, CONFIG), views), *endpoints_of(views, LeaderViews(self.lead)))
+        self.app = make_app(OFFSET_MANAGER, table, None, counters, logs, HttpTokens(AdminToken(None)))
+
+    async def get(self, path):
+        async with self.session.get(path) as response:
+            is_json = response.content_type == "application/json"
+            return response.status, await (response.json() if is_json else response.text()), response.headers
+
+    async def metric(self, name):
+        # A text is answered again for a moment.
+        text = (await self.get("/metrics"))[1]
+        found = [line for line in text.splitlines() if line.startswith(f"rocketmq_offset_manager_{name} ")]
+        return float(found[0].split()[-1])
+
+
+@pytest.fixture
+async def manager():
+    manager = Manager()
+    server = await start_http(manager.app, socket.create_server(("127.0.0.1", 0)))
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop)
+        manager.session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{server.port}"))
+        yield manager
+
+
+async def test_a_manager_that_follows_nobody_says_so(manager):
+    status, shown, _ = await manager.get("/v1/manager")
+    assert (status, shown["role"], shown["leaderAddress"]) == (200, "leading", ME.address)
+    assert (shown["follows"], shown["mastersKnown"], shown["brokerSets"]) == ("nobody", False, 0)
+
+
+async def test_it_shows_what_it_follows_and_what_the_store_lacks(manager):
+    manager.following.sets = {SET: a_set(), "other": a_set(None, 6, name="other")}
+    manager.following.answered_ms = manager.clock.now_ms()
+    manager.stored = StoredOffsets(offsets=7, dirty_keys=2, oldest_dirty_ms=30, last_flush_error="no disk")
+    _, shown, _ = await manager.get("/v1/manager")
+    assert (shown["mastersKnown"], shown["brokerSets"], shown["brokerSetsWithMaster"]) == (True, 2, 1)
+    assert (shown["offsets"], shown["dirtyKeys"], shown["oldestDirtyMs"]) == (7, 2, 30)
+    assert manager.following.is_master(a_master())
+    assert await manager.metric('followed_sets{master="no"}') == 1
+    assert await manager.metric("masters_known") == 1
+
+
+async def test_where_another_manager_leads_a_path_names_it(manager):
+    assert (await manager.get("/v1/leader"))[0] == 200
+    manager.lead.follows(OTHER)
+    status, body, headers = await manager.get("/v1/leader")
+    assert (status, body["error"]["code"], body["error"]["leaderAddress"]) == (503, "not_leader", OTHER.address)
+    assert headers["Retry-After"] == "1"
+    _, shown, _ = await manager.get("/v1/manager")
+    assert (shown["role"], shown["leaderAddress"]) == ("following", OTHER.address)
+
+
+@pytest.mark.parametrize(
+    ("leader", "is_loaded", "status", "role"),
+    [(ME, True, 200, 2), (ME, False, 503, 1), (OTHER, True, 200, 0), (None, True, 503, 0)],
+)
+async def test_it_is_ready_while_it_answers_or_knows_who_does(manager, leader, is_loaded, status, role):
+    manager.lead.is_loaded = is_loaded
+    if leader != ME:
+        manager.lead.follows(leader)
+    assert (await manager.get("/readyz"))[0] == status
+    assert await manager.metric("role") == role
+
+
+async def test_a_stop_makes_it_unready_and_its_options_are_shown(manager):
+    assert (await manager.get("/v1/config"))[1]["properties"]["repair"] == "report"
+    manager.health.serving = Serving.DRAINING
+    assert (await manager.get("/readyz"))[0] == 503
+    assert (await manager.get("/livez"))[0] == 200
