@@ -11,6 +11,8 @@ from typing import Final
 
 from offsets import lead
 from offsets.config import OFFSET_MANAGER
+from offsets.order import events as order_events
+from offsets.order import service as order_service
 from offsets.sets import by_controllers, by_name_servers, following
 from serving.logging import server_events
 from serving.logging.events import LogEvent, log_page
@@ -23,6 +25,8 @@ MODULES: Final = (
     following,
     by_controllers,
     by_name_servers,
+    order_service,
+    order_events,
 )
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 

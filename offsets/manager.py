@@ -1,6 +1,7 @@
 """Wires an offset manager. Each part adds a line to what runs, what is shown, what is measured, and what is closed."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -8,6 +9,8 @@ from msgspec.structs import replace
 from offsets.catalogues import DECLARED
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
+from offsets.order.declared import Declared, DeclaredFile, DeclaredStore
+from offsets.order.service import OrderService
 from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing
 from offsets.sets.following import Following
@@ -38,7 +41,7 @@ class OffsetManager:
         # Leases go on while the host is suspended: other managers go by them meanwhile.
         runtime = replace(runtime, clock=BootClock())
         clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
-        self._config = config
+        self._config, self._clock = config, clock
         self._counters = ServerCounters()
         self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
         recording = self._process.recording
@@ -48,9 +51,23 @@ class OffsetManager:
         client = broker_client(config, clock, self._logs, self._counters)
         self._lead = lead_of(config, clock, emit, self._tasks.report)
         self._following = following_of(config, client, clock, emit)
+        self._order = OrderService(
+            self._following,
+            self._lead,
+            Declared(declared_store_of(config, self._lead, clock), emit),
+            client,
+            self._tasks,
+            clock,
+            emit,
+            replays=config.lock_replay == "on",
+        )
         #: Run until the stop signal, by the names that logs and metrics have.
-        self._work: dict[str, BackgroundTask] = {"follow_masters": self._following.run}
-        self._measures: list[Callable[[], Iterable[Measure]]] = [self._lead.measures, self._following.measures]
+        self._work: dict[str, BackgroundTask] = {"follow_masters": self._following.run, "order": self._order.run}
+        self._measures: list[Callable[[], Iterable[Measure]]] = [
+            self._lead.measures,
+            self._following.measures,
+            self._order.measures,
+        ]
         #: Called in this order once no request is served any more.
         self._closing: list[Callable[[], Awaitable[None]]] = [client.close, self._lead.close]
 
@@ -71,6 +88,7 @@ class OffsetManager:
         """Return the paths; in a thread, because what they import takes long."""
         from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
         from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
+        from offsets.http.order import OrderViews  # noqa: PLC0415
         from serving.http.endpoints import CONFIG, PROBES  # noqa: PLC0415
         from serving.http.paths import bound, endpoints_of  # noqa: PLC0415
         from serving.metrics.exposition import ProcessSources  # noqa: PLC0415
@@ -86,7 +104,8 @@ class OffsetManager:
         manager = ManagerViews(
             self._process.health, metrics, self._config, self._lead, self._following, stored=StoredOffsets
         )
-        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(manager)), None
+        order = OrderViews(self._order, self._lead, self._clock, follows_brokers=self._config.follows_brokers)
+        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(manager, order)), None
 
 
 def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], None], report: Report) -> Lead:
@@ -101,6 +120,17 @@ def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], N
         return EtcdLead(etcd_options(config, config.manager_group), clock, emit, report)
     except StoreError as error:
         raise StartFailed(str(error)) from error
+
+
+def declared_store_of(config: OffsetManagerConfig, lead: Lead, clock: Clock) -> DeclaredStore:
+    """Return where the declared orderly groups are."""
+    if config.store == "embedded":
+        return DeclaredFile(Path(config.store_path))
+    from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
+    from offsets.order.declared_in_etcd import DeclaredKey  # noqa: PLC0415
+
+    assert isinstance(lead, EtcdLead), "the lead is that of the store"
+    return DeclaredKey(lead, clock)
 
 
 def following_of(

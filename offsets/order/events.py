@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from history.offset_families import LOCK_EVENT
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
@@ -57,10 +57,14 @@ class _LockRow(NamedTuple):
         yield maker.row(LOCK_EVENT, self.event_type, moment, self.broker, **self.columns)
 
 
-class _OverlapEvent(Event, frozen=True, kw_only=True):
-    """Two clients of one queue."""
+class BrokerLockOverlap(Event, frozen=True, kw_only=True):
+    """Two clients of an orderly group hold the same queue at once: messages come twice, and out of order."""
 
-    event_type: ClassVar[str]
+    level = Level.WARNING
+    advice = (
+        "After a failover it ends by itself within 30 s, and `lockReplay` prevents it. Otherwise look for two clients "
+        "with one id, and for a tool that unlocks queues of others. See `/v1/locks/overlaps`."
+    )
     cluster: str
     group: str
     topic: str
@@ -68,40 +72,36 @@ class _OverlapEvent(Event, frozen=True, kw_only=True):
     queue_id: int
     clients: tuple[str, str]
 
-    def rows(self) -> Iterator[_LockRow]:
-        """Return its row."""
-        columns = {"group": self.group, "topic": self.topic, "queue_id": self.queue_id, **self._more()}
-        clients = [name[:_TEXT_MAX] for name in self.clients]
-        yield _LockRow(self.event_type, BrokerRef(self.cluster, self.broker), {**columns, "clients": clients})
-
-    def _more(self) -> Mapping[str, object]:
-        return {}
-
-
-class BrokerLockOverlap(_OverlapEvent, frozen=True, kw_only=True):
-    """Two clients of an orderly group hold the same queue at the same time, so messages come twice, and out of order."""
-
-    level = Level.WARNING
-    advice = (
-        "After a failover it ends by itself within 30 s, and `lockReplay` prevents it. Otherwise look for two clients "
-        "with one id, and for a tool that unlocks queues of others. See `/v1/locks/overlaps`."
-    )
-    event_type = "overlap_began"
-
     def counted(self) -> Iterator[Count]:
         """Count the overlap."""
         yield Count(OVERLAPS_FOUND)
 
+    def rows(self) -> Iterator[_LockRow]:
+        """Return its row."""
+        yield _overlap_row("overlap_began", self)
 
-class BrokerLockOverlapEnded(_OverlapEvent, frozen=True, kw_only=True):
+
+class BrokerLockOverlapEnded(Event, frozen=True, kw_only=True):
     """One of the two does not hold the queue any more: it `released` it, its lock `expired`, or it is `lost`."""
 
-    event_type = "overlap_ended"
+    cluster: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    clients: tuple[str, str]
     reason: str
     duration_ms: int
 
-    def _more(self) -> Mapping[str, object]:
-        return {"reason": self.reason, "duration_ms": self.duration_ms}
+    def rows(self) -> Iterator[_LockRow]:
+        """Return its row."""
+        yield _overlap_row("overlap_ended", self, reason=self.reason, duration_ms=self.duration_ms)
+
+
+def _overlap_row(event_type: str, event: BrokerLockOverlap | BrokerLockOverlapEnded, **more: object) -> _LockRow:
+    columns = {"group": event.group, "topic": event.topic, "queue_id": event.queue_id, **more}
+    clients = [name[:_TEXT_MAX] for name in event.clients]
+    return _LockRow(event_type, BrokerRef(event.cluster, event.broker), {**columns, "clients": clients})
 
 
 class BrokerLocksReplayed(Event, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ holders is at most a minute old, so nothing of it is stored.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from offsets.lead import Lead
@@ -15,12 +15,20 @@ from offsets.order.events import OrderlyGroupsUnreadable
 from offsets.order.holders import BROKER_LOCK_MS, OrderlyGroup
 from offsets.order.polling import LIST_PERIOD_MS, TICK_MS, HolderPolling
 from offsets.order.replay import LockReplay, Promotion
-from offsets.sets.followed import Following, MasterChange, MasterChangeKind, SetMaster
+from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
+from offsets.sets.following import Following
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.telemetry.events import Event
+from serving.telemetry.events import Event, Gauge, Measure
 from store.store import StoreError
+
+LOCKS_HELD: Final = Gauge("broker_locks_held", "Queues that clients have locked at brokers, by their last answers.")
+LOCK_CLIENTS: Final = Gauge("broker_lock_clients", "Clients of orderly groups that are connected to brokers.")
+OVERLAPS: Final = Gauge(
+    "broker_lock_overlaps", "Queues that two clients hold at brokers at the same time: pairs of clients."
+)
+LEFT_OUT: Final = Gauge("holders_left_out", "Clients and answers that found no room since the start.")
 
 #: How often locks are looked for that are to be given up.
 RELEASE_PERIOD_MS: Final = 1000
@@ -78,6 +86,14 @@ class OrderService:
                 self._emit(OrderlyGroupsUnreadable(problem=problem))
         else:
             self._loaded_term, self._problem = term, ""
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield what a scrape reads."""
+        holders = self.polling.holders
+        yield Measure(LOCKS_HELD, holders.holdings)
+        yield Measure(LOCK_CLIENTS, holders.clients)
+        yield Measure(OVERLAPS, len(self.polling.overlaps))
+        yield Measure(LEFT_OUT, holders.left_out)
 
     def look(self) -> None:
         """Ask clients and brokers where that is due, and give up locks; call it each TICK_MS."""

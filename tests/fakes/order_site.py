@@ -12,7 +12,8 @@ from offsets.lead import Lead
 from offsets.order.declared import Declared
 from offsets.order.replay import Promotion
 from offsets.order.service import OrderService
-from offsets.sets.followed import FollowedSet, Following, SetMaster, SetMember, change_of
+from offsets.sets.followed import FollowedSet, SetMaster, SetMember, change_of
+from offsets.sets.following import Following
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from store.store import ControllerMember, StoreError
