@@ -47,7 +47,7 @@ def _answers_within(one: Holding, other: Holding) -> Iterator[int]:
 def suspects(holders: Holders, queue: GroupQueue) -> tuple[Member, ...]:
     """Return the clients that hold a queue by their last answers, the longest holder first; empty if it is just one.
 
-    To prove or refute an overlap, ask them in this order, and then the first one again.
+    To prove or refute an overlap, ask them again in this order.
     """
     held = holders.holders_of(queue).items()
     valid = sorted((holding.first.sent_ms, client_id) for client_id, holding in held if holding.may_consume)

@@ -191,9 +191,9 @@ class HolderPolling:
             self._tasks.start(self._check(members), "check of holders")
 
     async def _check(self, members: tuple[Member, ...]) -> None:
-        """Prove or refute an overlap: ask its suspects, the longest holder first and last."""
+        """Prove or refute an overlap: ask its suspects again, the longest holder first."""
         try:
-            for member in (*members, members[0]):
+            for member in members:
                 await self.confirm(member)
         finally:
             self._checked.discard(members)

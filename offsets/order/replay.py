@@ -203,8 +203,6 @@ class LockReplay:
                 outcome = ReplayOutcome.UNANSWERED
                 await asyncio.sleep(AGAIN_MS / 1000)
                 continue
-            for queue in queues - locked:
-                client.replayed_ms.pop(queue, None)
             client.replayed_ms |= dict.fromkeys(queues & locked, sent_ms)
             granted = dict.fromkeys(queues & locked, ReplayOutcome.GRANTED)
             return {**dict.fromkeys(queues, ReplayOutcome.HELD_BY_ANOTHER), **granted}
