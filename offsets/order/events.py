@@ -108,8 +108,7 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
     """A new master got the locks of the clients of an orderly group in a topic.
 
     `held_by_another`: another client was faster; `unanswered`: the master did not answer, so the lock may be taken or
-    not; `unconfirmed`: the client did not confirm in time that it holds the queue; `late`: granted later than 500 ms
-    after the promotion.
+    not; `unconfirmed`: the client did not confirm in time that it holds the queue.
     """
 
     cluster: str
@@ -122,7 +121,6 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
     held_by_another: int
     unanswered: int
     unconfirmed: int
-    late: int
     duration_ms: int
 
     def _outcomes(self) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ Reading an answer costs this process about 1 ms for 16 queues: 1000 clients a se
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from offsets.order.holders import CLIENT_VALIDITY_MS, ConsumerKind, Holders, Member
 from offsets.values import SetName
@@ -31,13 +31,6 @@ RELAY_MS: Final = 10_000
 WAITED_FOR_MAX: Final = 4
 #: How long a client that did not answer is left alone.
 SILENT_MS: Final = 10_000
-
-
-class Query(NamedTuple):
-    """A client to be asked through the broker at "host:port"."""
-
-    member: Member
-    address: str
 
 
 class PollPlan:
@@ -88,21 +81,21 @@ class PollPlan:
         """Return whether a client is left alone, as it did not answer."""
         return self._holders.client(member).silent_until_ms > now_ms
 
-    def started(self, query: Query, now_ms: int) -> None:
-        """Note that a query is under way."""
-        self._holders.client(query.member).asked_ms = now_ms
-        self._under_way[query.address] += 1
+    def started(self, member: Member, address: str, now_ms: int) -> None:
+        """Note that a client is asked through the broker at "host:port"."""
+        self._holders.client(member).asked_ms = now_ms
+        self._under_way[address] += 1
 
-    def ended(self, query: Query) -> None:
-        """Note that a query is over, whatever came of it."""
-        self._under_way[query.address] -= 1
-        if not self._under_way[query.address]:
-            del self._under_way[query.address]
+    def ended(self, address: str) -> None:
+        """Note that a query through a broker is over, whatever came of it."""
+        self._under_way[address] -= 1
+        if not self._under_way[address]:
+            del self._under_way[address]
 
-    def silent(self, query: Query, sent_ms: int, now_ms: int) -> None:
+    def silent(self, member: Member, address: str, sent_ms: int, now_ms: int) -> None:
         """Note that a client has not answered in time, or not readably; its broker may still wait for it."""
-        self._holders.client(query.member).silent_until_ms = now_ms + SILENT_MS
-        self._waited_for_ms.setdefault(query.address, []).append(sent_ms)
+        self._holders.client(member).silent_until_ms = now_ms + SILENT_MS
+        self._waited_for_ms.setdefault(address, []).append(sent_ms)
 
     def _candidates(self, now_ms: int, under_way: Collection[Member]) -> Iterator[Member]:
         for of in self._holders.groups():

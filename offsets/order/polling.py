@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from offsets.order.events import HolderSilent
 from offsets.order.holders import UNCONFIRMED_MS, Confirmation, GroupQueue, Holders, Member, OrderlyGroup
 from offsets.order.overlaps import Overlaps, suspects
-from offsets.order.poll_plan import RATE_MAX, WAITED_FOR_MAX, WATCH_PERIOD_MS, PollPlan, Query
+from offsets.order.poll_plan import RATE_MAX, WAITED_FOR_MAX, WATCH_PERIOD_MS, PollPlan
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.clients import running_consumer
 from remoting.admin.groups import connections_of_group
-from remoting.background_tasks import BackgroundTasks, all_results, start_task
+from remoting.background_tasks import BackgroundTasks, start_task
 from remoting.client import Requester
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, NotSent, Refused
@@ -71,7 +71,7 @@ class HolderPolling:
                 self._compare(holders.forget_answer(member))
         for member in self.plan.due(now_ms, self._under_way)[: RATE_MAX * TICK_MS // 1000]:
             if (address := self.plan.route(holders.brokers_of(member), now_ms)) is not None:
-                self._tasks.start(_awaited(self._begun(Query(member, address))), "query of a client")
+                self._tasks.start(_awaited(self._begun(member, address)), "query of a client")
 
     def list_groups(self, masters: Mapping[str, Sequence[OrderlyGroup]]) -> None:
         """Begin to list groups where that is due; `masters` has them by the address of each living master.
@@ -126,53 +126,49 @@ class HolderPolling:
             now_ms = self._clock.now_ms()
             if self.plan.is_silent(member, now_ms) or (address := self.plan.route(left, now_ms)) is None:
                 return False
-            if await asyncio.shield(self._begun(Query(member, address))):
+            if await asyncio.shield(self._begun(member, address)):
                 return True
             left.remove(address)
         return False
-
-    async def confirm_all(self, members: Iterable[Member], *more: str) -> None:
-        """Ask several clients; how many at a time, brokers decide."""
-        await all_results(self.confirm(member, *more) for member in members)
 
     def forget(self, members: Iterable[Member]) -> None:
         """Forget clients."""
         for member in members:
             self._compare(self.holders.forget(member))
 
-    def _begun(self, query: Query) -> "asyncio.Task[bool]":
+    def _begun(self, member: Member, address: str) -> "asyncio.Task[bool]":
         """Begin a query; it is under way from now on, so that the next look does not find its client due again."""
-        self.plan.started(query, self._clock.now_ms())
-        task = self._under_way[query.member] = start_task(self._query(query))
-        task.add_done_callback(lambda _: self._under_way.pop(query.member, None))
+        self.plan.started(member, address, self._clock.now_ms())
+        task = self._under_way[member] = start_task(self._ask(member, address))
+        task.add_done_callback(lambda _: self._under_way.pop(member, None))
         return task
 
-    async def _query(self, query: Query) -> bool:
+    async def _ask(self, member: Member, address: str) -> bool:
         """Ask a client, and return whether it has answered."""
         sent_ms = self._clock.now_ms()
 
         def before_send() -> None:
             nonlocal sent_ms
             sent_ms = self._clock.now_ms()
-            if self.plan.is_busy(query.address, sent_ms):
-                raise NotSent(query.address, "it waits for clients that do not answer")
+            if self.plan.is_busy(address, sent_ms):
+                raise NotSent(address, "it waits for clients that do not answer")
 
-        of, client_id = query.member
         try:
-            consumer = await self._clients.call(query.address, running_consumer(of.group, client_id), before_send)
+            request = running_consumer(member.of.group, member.client_id)
+            consumer = await self._clients.call(address, request, before_send)
         except (InvokeTimeout, BodyError):
-            self.plan.silent(query, sent_ms, self._clock.now_ms())
+            self.plan.silent(member, address, sent_ms, self._clock.now_ms())
             self._emit(HolderSilent())
             return False
         except (Refused, NotSent):
             # Refused: not connected to this broker, or no longer.
             return False
         except InvokeError:
-            self.holders.drop_broker(query.address)
+            self.holders.drop_broker(address)
             return False
         finally:
-            self.plan.ended(query)
-        changed = self.holders.record_answer(query.member, consumer, Confirmation(sent_ms, self._clock.now_ms()))
+            self.plan.ended(address)
+        changed = self.holders.record_answer(member, consumer, Confirmation(sent_ms, self._clock.now_ms()))
         self._compare(changed)
         for queue in changed:
             self._suspect(queue)

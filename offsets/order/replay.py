@@ -4,7 +4,8 @@ A promoted master has an empty table of locks: without a replay a client that ge
 beside its former holder for up to 30 s. The rules, from docs/protocol/queue-locks.md 1 and 5:
 
 - A lock is taken only for a client that has confirmed within FRESH_MS that it holds the queue: a stale lock keeps the
-  next owner out for 60 s. Only for groups all of whose clients are orderly: otherwise it makes dead letters of retries.
+  next owner out for 60 s. Clients are asked as soon as their master fails (`service.py`).
+- Only for groups all of whose clients are orderly: otherwise a lock makes dead letters of retries.
 - A lock is taken once and never renewed: it must not outlive its client.
 - A lock is given up only right after an answer (CHECKED_MS) that the client lacks the queue (307), or is gone (203):
   a master gives up a fresh lock as well, and lets another client in.
@@ -31,8 +32,6 @@ from serving.telemetry.events import Event
 
 #: Later than this after the promotion nothing is locked: clients have locked their queues themselves by then.
 REPLAY_MS_MAX: Final = 3000
-#: A lock granted later than this after the promotion counts as late.
-LATE_MS: Final = 500
 #: The pause before a master that did not answer gets the same request again.
 AGAIN_MS: Final = 50
 #: Clients whose locks are taken at the same time, and queues of one request.
@@ -127,13 +126,6 @@ class LockReplay:
         self._latest: dict[SetName, Promotion] = {}
 
     # Taking locks
-
-    async def prepare(self, set_name: SetName, replicas: Collection[str]) -> None:
-        """Confirm the holders of a set whose master has just failed, so that the promotion finds them confirmed.
-
-        Clients are connected to its other brokers too, which are at `replicas`.
-        """
-        await self._polling.confirm_all(self._holders.members_at(set_name), *replicas)
 
     async def replay(self, promotion: Promotion) -> list[ReplayedQueue]:
         """Take the locks of all holders at a new master, and return what became of each.
@@ -307,7 +299,6 @@ def _events(promotion: Promotion, found: Collection[ReplayedQueue]) -> Iterator[
         by_topic.setdefault((row.queue.of.group, row.queue.queue.topic), []).append(row)
     for (group, topic), rows in sorted(by_topic.items()):
         outcomes = [row.outcome for row in rows]
-        granted_ms = [row.elapsed_ms for row in rows if row.outcome is ReplayOutcome.GRANTED]
         yield BrokerLocksReplayed(
             cluster=master.set_name.cluster,
             broker=master.set_name.broker_name,
@@ -315,10 +306,9 @@ def _events(promotion: Promotion, found: Collection[ReplayedQueue]) -> Iterator[
             epoch=master.master_epoch,
             group=group,
             topic=topic,
-            granted=len(granted_ms),
+            granted=outcomes.count(ReplayOutcome.GRANTED),
             held_by_another=outcomes.count(ReplayOutcome.HELD_BY_ANOTHER),
             unanswered=outcomes.count(ReplayOutcome.UNANSWERED),
             unconfirmed=outcomes.count(ReplayOutcome.UNCONFIRMED),
-            late=sum(1 for ms in granted_ms if ms > LATE_MS),
-            duration_ms=max((row.elapsed_ms for row in rows), default=0),
+            duration_ms=max(row.elapsed_ms for row in rows),
         )

@@ -17,7 +17,7 @@ from offsets.order.polling import LIST_PERIOD_MS, TICK_MS, HolderPolling
 from offsets.order.replay import LockReplay, Promotion
 from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.following import Following
-from remoting.background_tasks import BackgroundTasks
+from remoting.background_tasks import BackgroundTasks, all_results
 from remoting.client import Requester
 from remoting.clock import Clock
 from serving.telemetry.events import Event, Gauge, Measure
@@ -120,7 +120,7 @@ class OrderService:
             self.polling.holders.drop_broker(before.address)
         if after is None:
             if self._replays and self._lead.is_leading():
-                self._tasks.start(self.replay.prepare(change.set_name, self._replicas(change)), "prepare_replay")
+                self._tasks.start(self._prepare(change), "prepare_replay")
         elif change.kind is MasterChangeKind.FOUND:
             return
         elif self._replays and self._lead.is_leading():
@@ -129,6 +129,18 @@ class OrderService:
             self._tasks.start(self._replayed(promotion), "replay_locks")
         else:
             self.polling.plan.watch(after.set_name, after.address, self._clock.now_ms())
+
+    async def _prepare(self, change: MasterChange) -> None:
+        """Confirm the holders of a set whose master has just failed, so that the promotion finds them confirmed.
+
+        Clients are connected to its other brokers too.
+        """
+        known = self._following.sets.get(change.set_name.broker_name)
+        replicas = {member.address for member in known.members} if known is not None else set()
+        if change.before is not None:
+            replicas.discard(change.before.address)
+        holders = self.polling.holders.members_at(change.set_name)
+        await all_results(self.polling.confirm(member, *replicas) for member in holders)
 
     async def _replayed(self, promotion: Promotion) -> None:
         await self.replay.replay(promotion)
@@ -145,11 +157,6 @@ class OrderService:
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._lead.is_leading() and self._following.is_master(master)
-
-    def _replicas(self, change: MasterChange) -> list[str]:
-        known = self._following.sets.get(change.set_name.broker_name)
-        failed = change.before.address if change.before is not None else None
-        return [] if known is None else [member.address for member in known.members if member.address != failed]
 
     def _followed_groups(self, now_ms: int) -> frozenset[OrderlyGroup]:
         if self._lead.is_leading():

@@ -1,7 +1,7 @@
 """Which client is asked when, and through which broker."""
 
 import pytest
-from orderly_builders import CLUSTER, FIRST, SECOND, SET, a_member, answer, connections, listed
+from orderly_builders import CLUSTER, FIRST, ORDERLY, SECOND, SET, a_member, answer, connections, listed
 
 from offsets.order.holders import OrderlyGroup
 from offsets.order.poll_plan import (
@@ -12,7 +12,6 @@ from offsets.order.poll_plan import (
     WATCH_MS,
     WATCH_PERIOD_MS,
     PollPlan,
-    Query,
 )
 
 OTHER = OrderlyGroup(CLUSTER, "g2")
@@ -31,11 +30,11 @@ def due(plan, now_ms, **options):
 
 
 def ask(plan, client_id, now_ms, *, of=None, answers=True, address=FIRST):
-    query = Query(a_member(client_id, of) if of else a_member(client_id), address)
-    plan.started(query, now_ms)
+    member = a_member(client_id, of or ORDERLY)
+    plan.started(member, address, now_ms)
     if not answers:
-        plan.silent(query, now_ms, now_ms)
-    plan.ended(query)
+        plan.silent(member, address, now_ms, now_ms)
+    plan.ended(address)
 
 
 def test_each_client_of_an_orderly_group_is_asked_each_10_s():
@@ -89,10 +88,9 @@ def test_groups_of_a_set_with_a_new_master_are_asked_each_2_s_for_32_s():
 def test_queries_are_spread_over_the_brokers_of_a_client():
     plan = a_plan("c1")
     assert plan.route([FIRST, SECOND], 0) == FIRST
-    query = Query(a_member("c1"), FIRST)
-    plan.started(query, 0)
+    plan.started(a_member("c1"), FIRST, 0)
     assert plan.route([FIRST, SECOND], 0) == SECOND
-    plan.ended(query)
+    plan.ended(FIRST)
     assert plan.route([FIRST, SECOND], 0) == FIRST
     assert plan.route([], 0) is None
 
@@ -111,10 +109,9 @@ def test_broker_that_waits_for_several_silent_clients_is_not_used():
 @pytest.mark.parametrize("answers", [True, False])
 def test_query_of_a_client_that_was_forgotten_meanwhile_leaves_nothing_behind(answers):
     plan = a_plan("c1")
-    query = Query(a_member("c1"), FIRST)
-    plan.started(query, 0)
-    plan._holders.forget(query.member)
+    plan.started(a_member("c1"), FIRST, 0)
+    plan._holders.forget(a_member("c1"))
     ask(plan, "c1", 0, answers=answers)
-    plan.ended(query)
+    plan.ended(FIRST)
     assert (plan._holders.clients, dict(plan._under_way)) == (0, {})
     assert not plan.is_silent(a_member("c1"), 0)

@@ -6,7 +6,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.order_site import ME, eventually, locks, order_site
 from fakes.orderly_broker import LOCK, MEMBERS, UNLOCK, OrderlyClient
-from orderly_builders import ORDERLY, SET
+from orderly_builders import ORDERLY
 
 from offsets.order import poll_plan, polling, service
 from offsets.order.events import (
@@ -68,16 +68,6 @@ async def test_master_that_restarts_gets_the_locks_again(site):
     site.elect(site.first)
     await eventually(lambda: site.first.locks)
     assert locks(site.first) == {0: "c1"}
-
-
-async def test_holders_are_confirmed_as_soon_as_their_master_fails(site):
-    client = site.connect("c1", OrderlyClient(0))
-    await eventually(lambda: site.holds("c1"))
-    asked = []
-    client.before_answer = lambda: asked.append(1)
-    site.elect(None)
-    await eventually(lambda: asked)
-    assert site.holders.members_at(SET)
 
 
 async def test_group_that_is_undeclared_gets_no_locks(site):
