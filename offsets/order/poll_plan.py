@@ -3,10 +3,9 @@
 A broker keeps one of its 16 threads for administration busy with each 307 until the client answers, 10 s at most.
 Reading an answer costs this process about 1 ms for 16 queues: 1000 clients a second would take a core. So:
 
-- each client of an orderly group is asked each PERIOD_MS, or more rarely where that were more than RATE_MAX a second;
-- for WATCH_MS after a promotion the groups that hold queues there are asked each WATCH_PERIOD_MS: holders trust their
-  old locks for 30 s, and a client that gets a queue gets its lock at once;
-- polling does not confirm holders within 2 s: they are asked when their master fails (`replay.py`);
+- each client of an orderly group is asked each PERIOD_MS, so that most holders are confirmed (FRESH_MS) when their
+  master fails: clients that come by a role address are connected to no other broker through which they could be asked
+  then. Where that were more than RATE_MAX a second, clients are asked more rarely;
 - of a group of which nobody knows yet how it consumes, one client is asked, and of one that is not orderly none.
 """
 
@@ -18,12 +17,12 @@ from offsets.order.holders import CLIENT_VALIDITY_MS, ConsumerKind, Holders, Mem
 from offsets.values import SetName
 
 #: How often each client of an orderly group is asked.
-PERIOD_MS: Final = 10_000
+PERIOD_MS: Final = 1000
 #: Requests a second to all clients, apart from those about suspects and replays.
 RATE_MAX: Final = 100
+#: For how long after a promotion it is looked often who joins, as holders trust locks of the former master; how often.
+WATCH_MS: Final = CLIENT_VALIDITY_MS
 WATCH_PERIOD_MS: Final = 2000
-#: How long after a promotion: as long as clients trust locks of the former master, and one period.
-WATCH_MS: Final = CLIENT_VALIDITY_MS + WATCH_PERIOD_MS
 #: How long a broker waits for a client, and one of its threads with it.
 RELAY_MS: Final = 10_000
 #: Silent clients that one broker may wait for; other clients are asked through others. With as many requests under
@@ -45,7 +44,7 @@ class PollPlan:
         self._watches: dict[SetName, tuple[str, int]] = {}
 
     def watch(self, set_name: SetName, address: str, now_ms: int) -> None:
-        """Ask the groups with queues of a broker set more often: it has a new master, at "host:port"."""
+        """Note that a set has a new master at "host:port": a client that gets a queue there gets its lock at once."""
         self._watches[set_name] = address, now_ms + WATCH_MS
 
     def watched(self, now_ms: int) -> dict[SetName, str]:
@@ -55,14 +54,11 @@ class PollPlan:
 
     def due(self, now_ms: int, under_way: Collection[Member] = ()) -> list[Member]:
         """Return the clients that are due, those that wait longest first; `under_way` are those asked already."""
-        often = {member.of for name in self.watched(now_ms) for member in self._holders.members_at(name)}
         waiting = []
         for member in self._candidates(now_ms, under_way):
             asked_ms = self._holders.client(member).asked_ms
-            period_ms = WATCH_PERIOD_MS if member.of in often else PERIOD_MS
-            due_ms = 0 if asked_ms is None else asked_ms + period_ms
-            if due_ms <= now_ms:
-                waiting.append((due_ms, member))
+            if asked_ms is None or now_ms - asked_ms >= PERIOD_MS:
+                waiting.append((asked_ms or 0, member))
         return [member for _, member in sorted(waiting)]
 
     def route(self, brokers: Collection[str], now_ms: int) -> str | None:

@@ -15,7 +15,7 @@ from offsets.order.events import (
     BrokerLocksReplayed,
     OrderlyGroupsUnreadable,
 )
-from offsets.order.holders import BROKER_LOCK_MS
+from offsets.order.holders import BROKER_LOCK_MS, FRESH_MS
 from offsets.order.polling import LIST_PERIOD_MS
 
 
@@ -49,6 +49,17 @@ async def test_new_master_gets_the_locks_of_holders_of_declared_groups(site):
     await eventually(lambda: site.told(BrokerLocksReplayed))
     assert locks(site.second) == {0: "c1", 1: "c1"}
     assert site.first.count(LOCK) == 0
+
+
+async def test_holders_that_nobody_reaches_once_their_master_is_killed_get_their_locks_at_the_next_one(site):
+    """Clients that come by a role address are connected to the master alone: polling has just confirmed them."""
+    site.connect("c1", OrderlyClient(0), site.first)
+    await eventually(lambda: site.holds("c1"))
+    await asyncio.sleep(FRESH_MS / 1000 + 0.5)
+    await site.first.close()
+    site.elect(site.second)
+    await eventually(lambda: site.told(BrokerLocksReplayed))
+    assert locks(site.second) == {0: "c1"}
 
 
 async def test_replayed_lock_whose_client_has_lost_the_queue_is_given_up(site):

@@ -6,7 +6,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.order_site import eventually, locks, order_site
 from fakes.orderly_broker import BROKER, GROUP, LOCK, RUNNING, OrderlyClient
-from orderly_builders import ORDERLY, SET, a_group_queue, a_member, a_queue, answer, held_by, listed
+from orderly_builders import SET, a_member, a_queue, answer, held_by, listed
 
 from history.rows import Moment, RowMaker
 from offsets.order.events import REPLAY_DURATION, REPLAYS, BrokerLocksReplayed, ReplayOutcome
@@ -252,14 +252,3 @@ async def test_broker_gets_no_lock_unless_it_is_master_and_this_manager_leads(si
             site.lead.follows(None)
     assert found(await site.replay.replay(promotion)) == {("c1", 0): UNCONFIRMED}
     assert site.second.count(LOCK) == 0
-
-
-async def test_holders_of_a_set_with_a_new_master_are_asked_more_often(site):
-    site.connect("c1", OrderlyClient(0))
-    await site.mirrored()
-    await replay(site)
-    now_ms = site.clock.now_ms()
-    assert site.polling.plan.due(now_ms) == []
-    assert site.polling.plan.due(now_ms + 2500) == [a_member("c1")]
-    assert list(site.holders.holders_of(a_group_queue())) == ["c1"]
-    assert site.holders.members_of(ORDERLY) == [a_member("c1")]
