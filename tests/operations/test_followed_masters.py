@@ -12,7 +12,7 @@ from peers.controllers import OurController
 from peers.followed_masters import FollowedMasters
 from peers.waiting import wait_until
 
-from controller.offsets.topology.values import MasterChangeKind
+from offsets.sets.followed import MasterChangeKind
 
 SET = "broker-a"
 WAITS = "rocketmq_controller_masters_waits"
@@ -48,7 +48,7 @@ def test_masters_are_followed_from_the_first_to_the_end_of_the_set(controller, f
         found, _ = followed.wait_for_master(SET)
         assert (found.after.address, found.after.master_epoch) == (first.address, 1)
         wait_until(
-            lambda: [each.in_sync for each in followed.masters.sets[SET].members] == [True, True],
+            lambda: len(followed.sets[SET].sync_state_set) == 2,
             seconds=20,
             what="both are in sync there too",
         )
@@ -71,7 +71,7 @@ def test_masters_are_followed_from_the_first_to_the_end_of_the_set(controller, f
 def test_controller_that_starts_again_is_followed_without_a_change(controller):
     with FollowedMasters([controller]) as followed, two_brokers(controller):
         followed.wait_for_master(SET)
-        before = followed.masters.sets[SET].master
+        before = followed.sets[SET].master
         count = len(followed.changes)
         assert controller.process.stop() == 0
         wait_until(lambda: followed.unusable, seconds=20, what="it is missed")
@@ -142,12 +142,12 @@ def test_masters_are_followed_over_changes_of_the_leading_controller(tmp_path, f
             first.start()
             third = plane.leader(among=[each for each in plane.controllers if each is not second])
             plane.wait_for_state(SET, lambda state: state.master is not None, what="the set has a master")
-            known = followed.masters.sets[SET]
+            known = followed.sets[SET]
             wait_until(
                 lambda: followed.leaders[-1] == f"http://127.0.0.1:{third.http_port}", seconds=60, what="it follows"
             )
             second.process.resume()
             # What it has answered late has come before this refusal.
             wait_until(lambda: get(second, "/v1/masters")[0] == 409, seconds=60, what="it refuses")
-            assert followed.masters.sets[SET].master == known.master == moved.after
+            assert followed.sets[SET].master == known.master == moved.after
             assert followed.changes[count:] == []

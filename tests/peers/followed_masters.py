@@ -1,12 +1,10 @@
-"""The masters as a program follows them that is no controller: in a thread, for tests that start processes."""
+"""The masters as the offset manager follows them, in a thread: for tests that start processes."""
 
 import asyncio
 import threading
 
-from controller.offsets.topology.controller_http import ControllerHttp
-from controller.offsets.topology.masters import Masters
-from controller.offsets.topology.values import MasterChangeKind
-from controller.offsets.topology.watch import ControllerWatch, WatchParts
+from offsets.sets.by_controllers import ControllerFollowed, ControllerFollowing, ControllerUnusable, MastersOutdated
+from offsets.sets.followed import MasterChangeKind
 from peers.waiting import wait_until
 from remoting.clock import SystemClock
 
@@ -15,15 +13,15 @@ class FollowedMasters:
     """Follows controllers from `with` on; each change has the Unix time at which it came, in ms."""
 
     def __init__(self, controllers):
-        self._urls = [f"http://127.0.0.1:{each.http_port}" for each in controllers]
         self._clock = SystemClock()
-        self.changes, self.leaders, self.unusable, self.outdated = [], [], [], []
-        self.masters = Masters()
+        self.changes, self._told = [], []
+        addresses = [f"127.0.0.1:{controller.http_port}" for controller in controllers]
+        self.following = ControllerFollowing(addresses, self._clock, self._told.append)
+        self.following.listeners.append(lambda change: self.changes.append((change, self._clock.unix_ms())))
 
     def __enter__(self):
         self._loop = asyncio.new_event_loop()
-        parts = WatchParts(ControllerHttp(), self.masters, self, self, self._clock)
-        self._task = self._loop.create_task(ControllerWatch(self._urls, parts).run())
+        self._task = self._loop.create_task(self.following.run())
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
@@ -36,12 +34,20 @@ class FollowedMasters:
     def _run(self):
         self._loop.run_until_complete(asyncio.wait([self._task]))
 
+    @property
+    def sets(self):
+        return self.following.sets
+
     def wait_for(self, broker_name, *kinds, seconds=60, since=0):
         """Return the first change of these kinds, from a number of changes on, and when it came."""
 
         def found():
             return next(
-                (one for one in self.changes[since:] if one[0].kind in kinds and one[0].broker_name == broker_name),
+                (
+                    (change, came_ms)
+                    for change, came_ms in self.changes[since:]
+                    if change.kind in kinds and change.set_name.broker_name == broker_name
+                ),
                 None,
             )
 
@@ -51,16 +57,19 @@ class FollowedMasters:
         """Return the first master of a set; it may be known before it has one, or not."""
         return self.wait_for(broker_name, MasterChangeKind.FOUND, MasterChangeKind.GAINED)
 
-    # What is reported
+    # What is told
 
-    def masters_changed(self, changes):
-        self.changes += [(each, self._clock.unix_ms()) for each in changes]
+    def _of(self, kind):
+        return [event for event in self._told if isinstance(event, kind)]
 
-    def leader_followed(self, url):
-        self.leaders.append(url)
+    @property
+    def leaders(self):
+        return [event.url for event in self._of(ControllerFollowed)]
 
-    def controller_unusable(self, url, problem):
-        self.unusable.append((url, problem))
+    @property
+    def unusable(self):
+        return self._of(ControllerUnusable)
 
-    def sets_outdated(self, url, outdated):
-        self.outdated.append((url, *outdated))
+    @property
+    def outdated(self):
+        return self._of(MastersOutdated)

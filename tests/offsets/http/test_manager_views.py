@@ -98,6 +98,7 @@ async def test_it_shows_what_it_follows_and_what_the_store_lacks(manager):
     assert (shown["offsets"], shown["dirtyKeys"], shown["oldestDirtyMs"]) == (7, 2, 30)
     assert manager.following.is_master(a_master())
     assert await manager.metric('followed_sets{master="no"}') == 1
+    assert await manager.metric('followed_sets{master="yes"}') == 1
     assert await manager.metric("masters_known") == 1
 
 

@@ -80,6 +80,7 @@ def test_what_follows_for_a_known_master(table, sets, boots, found):
 def test_a_silence_forgets_no_start(table):
     take(table, [shown()], {ONE: None})
     assert take(table, [shown()], {ONE: 1_000}) == ()
+    take(table, [shown()], {})
     assert take(table, [shown()], {ONE: 2_000})[0].kind is KINDS.RESTARTED
 
 
