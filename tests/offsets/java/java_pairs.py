@@ -17,6 +17,7 @@ from remoting.admin.offset_table import GroupTopicName, offsets_of_groups
 from remoting.admin.topics import TopicDefinition, topic_definition, update_topic
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import InvokeError, Refused
 from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
 
@@ -29,7 +30,16 @@ FAST = {"interval-ms": 4, "poll-ms": 200}
 
 
 def ask(address, wanted):
-    """Request something of a broker, over a connection of its own."""
+    """Request something of a broker, over a connection of its own, until it is not too busy."""
+    while True:
+        try:
+            return _asked(address, wanted)
+        except Refused as refused:
+            if refused.code != ResponseCode.SYSTEM_BUSY:
+                raise
+
+
+def _asked(address, wanted):
 
     async def call():
         client = RemotingClient(SystemClock())
