@@ -33,13 +33,17 @@ class Answer:
 
 
 class OffsetManager:
-    """An offset manager, not yet started. Started again, it has its old address and store; options are properties."""
+    """An offset manager, not yet started. Started again, it has its old address and store; options are properties.
+
+    `wrapper` are the words of a program that is given the manager's command and becomes it.
+    """
 
     module = "controller.offsets"
 
-    def __init__(self, folder, name="manager", *, environment=None, **options):
+    def __init__(self, folder, name="manager", *, environment=None, wrapper=(), **options):
         self.name = name
         self._environment = environment or {}
+        self._wrapper = wrapper
         self.folder = folder / name
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -52,7 +56,7 @@ class OffsetManager:
         return self.launch().ready()
 
     def launch(self):
-        command = [sys.executable, "-m", self.module]
+        command = [*self._wrapper, sys.executable, "-m", self.module]
         for name, value in self.options.items():
             command += [f"--{name.replace('_', '-')}", value]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)} | self._environment
