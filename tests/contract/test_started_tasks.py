@@ -18,12 +18,13 @@ SUPERVISED = {
     ("serving/process/process.py", "TaskGroup"),
 }
 #: These go on after any failure: test_recorder.py, test_log_writer.py, test_etcd_steadiness.py, test_rmq_watch.py,
-#: test_rmq_http_answers.py have them fail.
+#: test_rmq_http_answers.py, test_commit_log_file.py have them fail.
 THREADS = {
     "controller/offsets/storage/journal.py",
     "controller/offsets/storage/lagging_mark.py",
     "store/etcd/watch.py",
     "history/recorder.py",
+    "offsets/commits/log_file.py",
     "rmq/site/change_feed.py",
     "rmq/site/http_api.py",
     "serving/logging/writer.py",
