@@ -142,8 +142,8 @@ class Broker:
 
     def remake(self, topic):
         """Delete a topic and make it again."""
+        self.world.deleted |= {message.uid for message in self.log.messages if message.topic == topic}
         for key in [key for key in self.queues if key[0] == topic]:
-            self.world.deleted |= {uid for _, uid in self.queues[key]}
             del self.queues[key]
         if self.world.remaking_deletes_offsets:
             for group, name in [key for key in self.offsets if key[1] == topic]:
@@ -156,9 +156,6 @@ class Broker:
         return None if entry is None else entry.offset
 
     def put_offset(self, group, topic, queue_id, offset, moves):
-        if self.offset(group, topic, queue_id) == offset and self.world.master is not self:
-            # Nobody can see that a client has gone back to exactly what a replica had.
-            return
         self.offsets.setdefault((group, topic), {})[queue_id] = Entry(offset, moves)
         self.moves[group, topic, queue_id] = moves
 
