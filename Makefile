@@ -7,7 +7,7 @@ RUN_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
+.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -135,6 +135,10 @@ bench-switchovers: $(VENV)/.run
 ## bench-resizes: resizes and a ramp with clients as they come, into benchmarks/CONTROLLER.md; about an hour
 bench-resizes: $(VENV)/.run
 	$(BIN)/python benchmarks/resizes.py
+
+## bench-offset-readings: what readings of 100 brokers take, into benchmarks/CONTROLLER.md; about six minutes
+bench-offset-readings: $(VENV)/.run
+	$(BIN)/python benchmarks/offset_readings.py
 
 ## bench-offset-mirror: the offsets of 100 brokers mirrored, into benchmarks/CONTROLLER.md; about two minutes
 bench-offset-mirror: $(VENV)/.run

@@ -30,6 +30,7 @@ TITLES = {
     "resize_managed": "A topic grows and another one shrinks, the controller elects masters",
     "resize_ten": "Ten topics are resized at once, the controller is killed",
     "offset_mirror": "The offsets of 100 brokers are mirrored",
+    "offset_readings": "The offsets of 100 brokers and their replicas are read",
     "offset_commits": "50,000 commits a second into an offset manager: elections and leases meanwhile",
     "offset_kill": "The master is killed, with and without an offset manager: messages twice and skipped",
     "offset_order": "The master is killed, with and without an offset manager: orderly consumers",

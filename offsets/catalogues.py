@@ -12,7 +12,8 @@ from typing import Final
 from offsets import lead
 from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
-from offsets.readings import files, jumps, readings
+from offsets.readings import events as reading_events
+from offsets.readings import jumps
 from offsets.repair import events as repair_events
 from offsets.restore import events as restore_events
 from offsets.sets import by_controllers, by_name_servers, following
@@ -27,9 +28,8 @@ MODULES: Final = (
     following,
     by_controllers,
     by_name_servers,
-    readings,
+    reading_events,
     jumps,
-    files,
     repair_events,
     restore_events,
     events,

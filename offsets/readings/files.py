@@ -1,10 +1,10 @@
-"""Readings on the disk: a file for each minute of a set; of older ones than an hour, one for each hour. The edge.
+"""Readings on the disk: a file for each minute of a set, or for an hour in which nothing moves. The edge.
 
 A file begins with a full table; what follows are the changes from reading to reading. So a damaged file, or the end of
 one that a full disk has cut, harms nothing but its own minute. How much is kept goes by the number of files and not by
 the clock, which may leap. All of it is optional: readings go on without a disk, and are told of once.
 
-    magic | number of the frame, head bytes, table bytes, CRC of both (4 each) | head | table | number, ...
+    magic | number of the frame, bytes of head and table, CRC of head and table (4 each) | head | table | number ...
 
 Heads and tables are msgpack; entries of a table are packed by zlib. A minute of 10,000 queues, 5 % of which move
 between two readings, takes some 75 KB.
@@ -14,34 +14,36 @@ import asyncio
 import os
 import struct
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from offsets.proof import Fingerprint
+from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
 from offsets.readings.reading import MasterRun, Reading
 from offsets.readings.table import StoredTable, TableOffsets
 from offsets.values import GroupKind, SetName
 from remoting.admin.log_epochs import LogEpoch
 from serving.durable_file import replace
-from serving.logging.events import Level
 from serving.telemetry.events import Event
 
-#: Files of a set that keep all their readings: an hour.
-MINUTES_MAX: Final = 60
-#: Older ones, of which one for each hour is kept, with its first reading alone: 14 days.
+#: Readings of a set that are all kept: an hour, of one each 5 s.
+READINGS_MAX: Final = 720
+#: Files with older ones, of which one for each hour is kept, with its first reading alone: 14 days.
 HOURS_MAX: Final = 14 * 24
 #: Frames that wait for the disk; with more of them the oldest are dropped.
 WAITING_MAX: Final = 4096
 
 _MAGIC: Final = b"RMQREADINGS 1\n"
-_FRAME: Final = struct.Struct(">IIII")
+_FRAME: Final = struct.Struct(">IIIII")
 _HOUR_MS: Final = 3_600_000
 _SUFFIX: Final = ".readings"
 _PAUSE_S: Final = 0.2
@@ -65,25 +67,8 @@ class ReadingHead(msgspec.Struct, frozen=True, array_like=True):
     kinds: dict[str, GroupKind] = {}
 
 
-class ReadingsNotKept(Event, frozen=True, kw_only=True):
-    """Readings are not stored, as a full disk refuses them; told again once one was stored and the next is not.
-
-    What is in memory goes on: a repair needs the last minute alone, restores to a moment lack these readings.
-    """
-
-    level = Level.ERROR
-    advice = "Free the disk of `storePath`, or lower `readingsBytesMax`."
-    path: str
-    problem: str
-
-
-class ReadingFileSkipped(Event, frozen=True, kw_only=True):
-    """A file of readings is damaged, or of another release: it is left alone, and what it has is not known."""
-
-    level = Level.WARNING
-    advice = "Remove it. Check the disk if there are more of them."
-    path: str
-    problem: str
+Part = TypeVar("Part", ReadingHead, StoredTable)
+_NO_TABLE: Final = StoredTable(is_full=False, entries=b"")
 
 
 class _Damaged(Exception):
@@ -98,7 +83,9 @@ class _Minute:
     #: Of the readings in it.
     first_unix_ms: int
     last_unix_ms: int
+    #: Where the log ended at the first and at the last of them.
     first_end: int
+    last_end: int
     bytes: int
     #: Of its first frame with what is before.
     full_bytes: int
@@ -166,7 +153,7 @@ class ReadingFiles:
         files = self._sets.setdefault(set_name, _SetFiles())
         first, second = msgspec.msgpack.encode(head), msgspec.msgpack.encode(table)
         number = 0 if table.is_full or not files.minutes else files.minutes[-1].frames
-        frame = _FRAME.pack(number, len(first), len(second), zlib.crc32(second, zlib.crc32(first))) + first + second
+        frame = _FRAME.pack(number, len(first), len(second), zlib.crc32(first), zlib.crc32(second)) + first + second
         if table.is_full:
             unix_ms = max(head.ended_unix_ms, files.minutes[-1].first_unix_ms + 1 if files.minutes else 0)
             path = self._folder / _folder_name(set_name) / f"{unix_ms:013d}{_SUFFIX}"
@@ -178,7 +165,7 @@ class ReadingFiles:
         if files.is_cut:
             return
         minute = files.minutes[-1]
-        minute.last_unix_ms = head.ended_unix_ms
+        minute.last_unix_ms, minute.last_end = head.ended_unix_ms, head.first_end
         minute.bytes += len(frame)
         minute.frames += 1
         self._start(_Job(minute.path, frame))
@@ -193,8 +180,8 @@ class ReadingFiles:
         for minute in [minute for minute in files.minutes if not is_kept(minute.run)]:
             if minute.first_end > place:
                 self._remove(files, minute)
-            else:
-                minute.place_max = place if minute.place_max is None else min(place, minute.place_max)
+            elif minute.last_end > place:
+                minute.place_max = minute.last_end = place
                 self._start(_Job(minute.path, place=place))
 
     def moments(self, set_name: SetName) -> list[int]:
@@ -228,6 +215,9 @@ class ReadingFiles:
                     offsets = TableOffsets(tuple(tables))
                     len(offsets)
                     return _reading(set_name, newest, kinds, offsets, began_ms)
+            except FileNotFoundError:
+                # It waits to be written.
+                continue
             except (OSError, _Damaged, zlib.error) as error:
                 self._emit(ReadingFileSkipped(path=str(minute.path), problem=str(error)))
         return None
@@ -266,14 +256,15 @@ class ReadingFiles:
 
     def _thin(self, files: _SetFiles) -> None:
         """Let the oldest minute become the one of its hour, or go; forget what is too much."""
-        older = files.minutes[:-MINUTES_MAX]
+        newer = list(accumulate(minute.frames for minute in reversed(files.minutes)))
+        older = files.minutes[: -bisect_left(newer, READINGS_MAX) - 1]
         for former, minute in zip([None, *older], older, strict=False):
             if former is not None and former.first_unix_ms // _HOUR_MS == minute.first_unix_ms // _HOUR_MS:
                 self._remove(files, minute)
             elif minute.bytes > minute.full_bytes:
-                minute.bytes, minute.last_unix_ms = minute.full_bytes, minute.first_unix_ms
+                minute.bytes, minute.frames, minute.last_unix_ms = minute.full_bytes, 1, minute.first_unix_ms
                 self._start(_Job(minute.path, size=minute.full_bytes))
-        if len(files.minutes) > MINUTES_MAX + HOURS_MAX:
+        if len(older) > HOURS_MAX:
             self._remove(files, files.minutes[0])
         while self.size_bytes > self._bytes_max:
             most = max(self._sets.values(), key=attrgetter("size_bytes"))
@@ -367,25 +358,20 @@ def _frames(path: Path, *, with_tables: bool) -> Iterator[tuple[ReadingHead, Sto
             raise _Damaged("it is no file of readings, or of another release")
         size, expected = os.fstat(file.fileno()).st_size, 0
         while len(prefix := file.read(_FRAME.size)) == _FRAME.size:
-            number, head_bytes, table_bytes, crc = _FRAME.unpack(prefix)
+            number, head_bytes, table_bytes, head_crc, table_crc = _FRAME.unpack(prefix)
             if (end := file.tell() + head_bytes + table_bytes) > size or number != expected:
                 return
             expected += 1
-            yield *_frame(file, head_bytes, table_bytes, crc if with_tables else None), end
+            head = _part(file.read(head_bytes), head_crc, ReadingHead)
+            yield head, _part(file.read(table_bytes), table_crc, StoredTable) if with_tables else _NO_TABLE, end
             file.seek(end)
 
 
-def _frame(file: BinaryIO, head_bytes: int, table_bytes: int, crc: int | None) -> tuple[ReadingHead, StoredTable]:
-    """Return a head and its table; without a CRC the table is left out, and nothing is checked."""
+def _part(content: bytes, crc: int, kind: type[Part]) -> Part:
+    if zlib.crc32(content) != crc:
+        raise _Damaged("it has other bytes than were written")
     try:
-        first = file.read(head_bytes)
-        head = msgspec.msgpack.decode(first, type=ReadingHead)
-        if crc is None:
-            return head, StoredTable(is_full=False, entries=b"")
-        second = file.read(table_bytes)
-        if zlib.crc32(second, zlib.crc32(first)) != crc:
-            raise _Damaged(f"the reading of {head.ended_unix_ms} has other bytes than were written")
-        return head, msgspec.msgpack.decode(second, type=StoredTable)
+        return msgspec.msgpack.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _Damaged(f"a reading of it cannot be decoded: {error}") from None
 
@@ -397,6 +383,7 @@ def _minute(path: Path, heads: list[ReadingHead], full_bytes: int, size: int) ->
         first_unix_ms=first.ended_unix_ms,
         last_unix_ms=heads[-1].ended_unix_ms,
         first_end=first.first_end,
+        last_end=heads[-1].first_end,
         bytes=size,
         full_bytes=full_bytes,
         run=MasterRun(first.master, first.master_epoch, first.boot_unix_ms),

@@ -18,6 +18,8 @@ from remoting.admin.groups import connections_of_group
 ASKED_PER_S: Final = 10
 #: A group that moves is asked again after so long.
 OLD_MS: Final = 60_000
+#: What was found so long ago is not known any more once the group moves: its members may be others.
+STALE_MS: Final = 10 * OLD_MS
 #: Members of a group that are asked; of a larger one the kind stays unknown.
 MEMBERS_MAX: Final = 32
 #: Groups that are remembered, and that wait.
@@ -46,12 +48,15 @@ class GroupKinds:
 
     def have_moved(self, set_name: SetName, address: str, keys: Iterable[GroupTopic], now_ms: int) -> None:
         """Ask these groups through a master soon, unless they were lately; a pop retry topic needs no question."""
+        kinds = self._kinds.setdefault(set_name.cluster, {})
         for key in keys:
             group = key.group
             of = set_name.cluster, group
-            if is_pop_retry(key):
-                self._kinds.setdefault(set_name.cluster, {})[group] = GroupKind.POP
             known = self._asked.get(of)
+            if is_pop_retry(key):
+                kinds[group] = GroupKind.POP
+            elif known is not None and now_ms - known.asked_ms >= STALE_MS and kinds.get(group) is GroupKind.PULL:
+                kinds[group] = GroupKind.UNKNOWN
             if (known is None or now_ms - known.asked_ms >= OLD_MS) and len(self._waiting) < GROUPS_MAX:
                 self._waiting[of] = address
 

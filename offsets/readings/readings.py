@@ -20,6 +20,15 @@ from zlib import crc32
 import msgspec
 
 from offsets.proof import Fingerprint, LogBefore
+from offsets.readings.events import (
+    FILE_BYTES,
+    REPLICAS_IDLE,
+    SETS_READ,
+    SETS_STALE,
+    MasterNotRead,
+    ReadingEnded,
+    ReplicaCopiesNothing,
+)
 from offsets.readings.files import ReadingFiles, ReadingHead
 from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, JumpLog, jumps_between, summaries
 from offsets.readings.kinds import ASKED_PER_S, GroupKinds
@@ -40,8 +49,7 @@ from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.logging.events import Level
-from serving.telemetry.events import Count, Counter, Event, Gauge, Measure
+from serving.telemetry.events import Event, Measure
 
 #: Readings this old may be pushed: those of the last minute.
 MINUTE_MS: Final = 60_000
@@ -49,6 +57,8 @@ MINUTE_MS: Final = 60_000
 RUNS_MAX: Final = 3
 #: A replica that differs from its master, and has not changed for so long, copies nothing: the slowest copy each 60 s.
 COPIES_WITHIN_MS: Final = 180_000
+#: A reading of a replica counts if it is over so soon after that of its master.
+REPLICA_WITHIN_MS: Final = 1_000
 #: Readings under way of brokers that answered last, and of those that did not: masters, and the same of replicas.
 READS_MAX: Final = 64
 FAILING_READS_MAX: Final = 16
@@ -58,45 +68,6 @@ _ALL_WITHIN_MS: Final = 5 * MINUTE_MS
 _HOUR_MS: Final = 60 * MINUTE_MS
 _DAYS_MS: Final = 14 * 24 * _HOUR_MS
 _TICK_S: Final = 0.1
-
-READ: Final = Counter("readings", "Readings of masters, by result.", ("result",), known=(("read",), ("failed",)))
-SETS_READ: Final = Gauge("readings_sets", "Broker sets with a reading of their master within the last three periods.")
-SETS_STALE: Final = Gauge("readings_stale_sets", "Broker sets that have a master, and no such reading.")
-REPLICAS_IDLE: Final = Gauge("readings_replicas_without_copies", "Replicas that copy no offsets from their master.")
-FILE_BYTES: Final = Gauge("readings_file_bytes", "What the files of readings take.")
-
-
-class MasterNotRead(Event, frozen=True, kw_only=True):
-    """A master cannot be read; told once until it can. A repair after a failover goes by the last reading."""
-
-    level = Level.WARNING
-    advice = "Check that the broker answers 28, 43 and 1007 to this manager."
-    broker: str
-    addr: str
-    problem: str
-
-
-class ReadingEnded(Event, frozen=True, kw_only=True):
-    """A reading came to its end; counted alone."""
-
-    level = None
-    result: str
-
-    def counted(self) -> tuple[Count, ...]:
-        """Return what it counts."""
-        return (Count(READ, (self.result,)),)
-
-
-class ReplicaCopiesNothing(Event, frozen=True, kw_only=True):
-    """A replica has not copied the offsets of its master for three minutes: after its promotion groups read again.
-
-    Brokers of 5.5.0 cannot read what a master of that release sends.
-    """
-
-    level = Level.WARNING
-    advice = "Update brokers of 5.5.0 to 5.5.1; of others read the broker's log."
-    broker: str
-    addr: str
 
 
 class ReplicaStatus(NamedTuple):
@@ -217,11 +188,11 @@ class Readings:
     def at(self, set_name: SetName, unix_ms: int) -> Reading | None:
         """Return the newest reading at or before a moment; None if there is none. Reads a file."""
         found = self._sets.get(set_name)
-        if found is not None:
-            for reading in reversed(found.readings):
-                if reading.ended_unix_ms <= unix_ms:
-                    return reading
-        return self._files.read(set_name, unix_ms, self._long_ago())
+        former = [] if found is None else [reading for reading in found.readings if reading.ended_unix_ms <= unix_ms]
+        if (stored := self._files.read(set_name, unix_ms, self._long_ago())) is not None:
+            # One that is in memory too is newer there: its monotonic time is known.
+            former.insert(0, stored)
+        return max(reversed(former), key=lambda reading: reading.ended_unix_ms, default=None)
 
     def log_before(self, reading: Reading) -> tuple[LogBefore, list[Fingerprint]]:
         """Return the log that a reading saw, as far as it is known, and the fingerprints of the run that was read."""
@@ -287,11 +258,10 @@ class Readings:
         for name, heads in (await self._files.load()).items():
             newest = self._files.read(name, heads[-1].ended_unix_ms, self._long_ago())
             found = self._set(name)
-            if newest is None or found.newest is not None:
-                continue
-            found.newest, found.readings = newest, [newest]
-            assert isinstance(newest.offsets, TableOffsets), "files have no others"
-            found.trail = Trail(newest.offsets.text())
+            if newest is not None:
+                found.newest, found.readings = newest, [newest]
+                assert isinstance(newest.offsets, TableOffsets), "files have no others"
+                found.trail = Trail(newest.offsets.text())
             for head in heads:
                 run = MasterRun(head.master, head.master_epoch, head.boot_unix_ms)
                 found.fingerprints += (_Taken(mark, run, head.ended_unix_ms) for mark in head.fingerprints)
@@ -347,7 +317,7 @@ class Readings:
             replica = found.replicas.setdefault(member.address, _Replica())
             if not replica.is_under_way and self._has_turn(True, replica.problem):
                 replica.is_under_way = True
-                tasks.start(self._read_replica(found, member.address, replica), "replica reading")
+                tasks.start(self._read_replica(found, master, member.address, replica), "replica reading")
 
     def _take(self, found: _Set, master: SetMaster, answer: MasterAnswer) -> None:
         """Keep a reading, and find what jumped since the one before."""
@@ -404,13 +374,17 @@ class Readings:
         lines = b"".join(msgspec.json.encode(jump) + b"\n" for jump in (self._jump_log if is_long else jumps))
         self._files.write_lines(self._jump_file, lines, is_new=is_long)
 
-    async def _read_replica(self, found: _Set, address: str, replica: _Replica) -> None:
-        """Read a replica once."""
+    async def _read_replica(self, found: _Set, master: SetMaster, address: str, replica: _Replica) -> None:
+        """Read a replica once, right after its master: later clients may commit to it, as it may be master by then."""
         turn, began_ms = (True, bool(replica.problem)), self._clock.now_ms()
         self._under_way[turn] += 1
         try:
             text = await read_replica(self._admin, address)
             ended_ms, replica.read_unix_ms = self._clock.now_ms(), self._clock.unix_ms()
+            replica.problem = ""
+            is_late = found.newest is None or ended_ms - found.newest.ended_ms > REPLICA_WITHIN_MS
+            if is_late or not self._following.is_master(master):
+                return
             replica.trail.take(text, ended_ms)
             replica.first_ms = replica.first_ms or ended_ms
             replica.readings.append(
@@ -418,7 +392,6 @@ class Readings:
             )
             while replica.readings[0].ended_ms < ended_ms - MINUTE_MS:
                 replica.readings.popleft()
-            replica.problem = ""
         except FAILURES as error:
             replica.problem = str(error)
             return

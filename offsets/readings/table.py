@@ -23,8 +23,9 @@ from remoting.admin.offset_table import decode_offsets
 from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.broker_admin import OFFSET_KEY_SEPARATOR
 
-#: A trail stores all entries once in so long, and what changes in between.
+#: A trail stores all entries once in so long, and what changes in between; once an hour if nothing does.
 FULL_MS: Final = 60_000
+IDLE_FULL_MS: Final = 60 * FULL_MS
 
 _BETWEEN: Final = b'},"'
 _BEFORE_VALUE: Final = b'":{'
@@ -96,7 +97,7 @@ def changes_between(before: bytes, after: bytes) -> dict[bytes, Change]:
 
 def decoded_key(key: bytes) -> GroupTopic:
     """Return whom a key of an entry names; a group that broadcasts keeps its suffix."""
-    topic, _, group = key.decode().partition(OFFSET_KEY_SEPARATOR)
+    topic, _, group = key.decode(errors="replace").partition(OFFSET_KEY_SEPARATOR)
     return GroupTopic(group, topic)
 
 
@@ -164,13 +165,14 @@ class Trail:
     def take(self, text: bytes, now_ms: int, *, is_full: bool = False) -> tuple[Mapping[bytes, Change], StoredTable]:
         """Take a reading; return what has changed since the one before, and the reading as it is stored.
 
-        It is stored in full once in FULL_MS, and if that is wanted.
+        It is stored in full once in FULL_MS, if anything has changed since, and if that is wanted.
         """
         changes = changes_between(self.text, text) if self._has_text else {}
         self._has_text = True
         if changes:
             self.changed_ms = now_ms
-        if is_full or not self._stored or now_ms - self._full_ms >= FULL_MS:
+        full_ms = FULL_MS if changes or len(self._stored) > 1 else IDLE_FULL_MS
+        if is_full or not self._stored or now_ms - self._full_ms >= full_ms:
             self._stored, self._full_ms = [], now_ms
             stored = StoredTable(is_full=True, entries=zlib.compress(text, _LEVEL))
         else:
@@ -178,8 +180,8 @@ class Trail:
             moved = {key: change.after for key, change in changes.items() if change.after is not None}
             stored = StoredTable(is_full=False, entries=zlib.compress(entries_text(moved), _LEVEL), gone=gone)
         self.text = text
-        self._stored.append(stored)
         if changes or stored.is_full:
+            self._stored.append(stored)
             self.offsets = TableOffsets(tuple(self._stored))
         return changes, stored
 

@@ -65,7 +65,7 @@ class Site:
     async def read(self, count=1, *, offset=None, master=1):
         """Let periods pass in which messages are written and an offset moves."""
         for _ in range(count):
-            self.brokers[master].write(2)
+            self.brokers[master].write(2, body=b"of %d" % master)
             if offset is not None:
                 self.brokers[master].offsets["orders@g"] = {0: offset}
             await self.pass_ms()

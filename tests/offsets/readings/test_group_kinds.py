@@ -5,7 +5,7 @@ from read_brokers import Brokers, ReadBroker
 from reading_builders import NAME
 
 from offsets.readings import kinds
-from offsets.readings.kinds import MEMBERS_MAX, OLD_MS, GroupKinds, is_pop_retry, kind_of
+from offsets.readings.kinds import MEMBERS_MAX, OLD_MS, STALE_MS, GroupKinds, is_pop_retry, kind_of
 from offsets.values import GroupKind, GroupTopic
 from remoting.admin.client import AdminClient, AdminLimits
 
@@ -69,6 +69,17 @@ async def test_groups_that_move_are_asked_once_a_minute(broker, admin):
     groups.have_moved(NAME, "a", [G], 3 * OLD_MS)
     await groups.ask_next(3 * OLD_MS)
     assert view == {"g": GroupKind.PULL}
+
+
+async def test_what_was_found_long_ago_is_not_known_once_the_group_moves_unless_it_popped(broker, admin):
+    groups, broker.groups = GroupKinds(admin), {"g": ["c1"], "h": ["pop"]}
+    keys = [G, GroupTopic("h", "orders")]
+    groups.have_moved(NAME, "a", keys, 0)
+    assert [await groups.ask_next(0) for _ in range(3)] == [True, True, False]
+    groups.have_moved(NAME, "a", keys, STALE_MS)
+    assert groups.of_cluster("C") == {"g": GroupKind.UNKNOWN, "h": GroupKind.POP}
+    await groups.ask_next(STALE_MS)
+    assert groups.of_cluster("C")["g"] is GroupKind.PULL
 
 
 async def test_no_more_groups_are_remembered_than_there_is_room_for(broker, admin, monkeypatch):

@@ -91,6 +91,23 @@ def test_offsets_are_decoded_for_groups_and_broadcasting_keeps_its_name():
     assert GroupTopic("g", "nothing") not in trail.offsets
 
 
+def test_names_that_look_like_tables_and_ends_are_neither():
+    topics = (
+        b'{"groupTopicMap":{"g\\"offsetTable":{}},"offsetTable":{"orders@g":{0:2},"a}}b@g":{0:1},"z@g":{0:3}},"x":{}}'
+    )
+    assert changes_between(b"", offsets_text(topics, "offsetTable")) == {
+        b"orders@g": Change(None, b"0:2"),
+        b"z@g": Change(None, b"0:3"),
+    }
+
+
+def test_a_name_that_is_no_utf_8_hides_no_other():
+    trail = Trail()
+    trail.take(b'"orders@\xff":{0:1},"orders@g":{0:2}', 0)
+    assert trail.offsets[GroupTopic("g", "orders")] == {0: 2}
+    assert len(trail.offsets) == 2
+
+
 def test_two_brokers_have_the_same_in_any_order():
     assert same_entries(text_of(ORDERS), text_of(dict(reversed(ORDERS.items()))))
     assert not same_entries(text_of(ORDERS), text_of({}))
@@ -113,6 +130,15 @@ def test_all_entries_are_stored_once_a_minute_and_what_changed_in_between():
 
     assert [number for number, is_full in enumerate(kept) if is_full] == [0, 12, 24]
     assert trail.take(text_of(ORDERS), 125_000, is_full=True)[1].is_full
+
+
+def test_what_stands_still_is_stored_once_an_hour():
+    trail = Trail()
+    texts = [text_of(ORDERS if number < 1000 else {}) for number in range(1500)]
+    kept = [trail.take(text, 5000 * number)[1].is_full for number, text in enumerate(texts)]
+
+    # When something has changed at last, the minute is over.
+    assert [number for number, is_full in enumerate(kept) if is_full] == [0, 720, 1000]
 
 
 TABLES = st.dictionaries(

@@ -2,19 +2,23 @@
 
 import errno
 import os
+import resource
 
 import pytest
 from read_brokers import offsets_body
 from reading_builders import NAME, UNIX_MS, a_head, a_mark
 
 from offsets.readings import files as module
-from offsets.readings.files import HOURS_MAX, MINUTES_MAX, ReadingFiles, ReadingFileSkipped, ReadingsNotKept
+from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
+from offsets.readings.files import HOURS_MAX, ReadingFiles
 from offsets.readings.reading import MasterRun
 from offsets.readings.table import Trail, offsets_text
 from offsets.values import GroupKind, GroupTopic, SetName
 
 KEY = GroupTopic("g", "orders")
 MINUTE_MS = 60_000
+#: Files that are kept as they are.
+MINUTES = 60
 
 
 class Disk:
@@ -82,15 +86,16 @@ async def test_names_of_sets_can_be_anything(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["readings"]
 
 
-async def test_older_minutes_become_one_for_each_hour_with_its_first_reading(disk):
+async def test_older_minutes_become_one_for_each_hour_with_its_first_reading(disk, monkeypatch):
+    monkeypatch.setattr(module, "READINGS_MAX", 3 * (MINUTES - 1))
     for _ in range(190):
         await disk.take(3, step_ms=MINUTE_MS // 3, flush=False)
     await disk.files.flush()
 
     step = MINUTE_MS // 3
-    hours = list(disk.files.moments(NAME)[: -MINUTES_MAX - 1])
+    hours = list(disk.files.moments(NAME)[: -MINUTES - 1])
     assert len({moment // 3_600_000 for moment in hours}) == len(hours) == 3
-    assert len(disk.paths()) == len(hours) + MINUTES_MAX
+    assert len(disk.paths()) == len(hours) + MINUTES
     # The first reading of its hour is what an hour has.
     numbers = [(moment - UNIX_MS) // step for moment in hours]
     assert [disk.offset(number + 2, step_ms=step) for number in numbers] == numbers
@@ -99,10 +104,11 @@ async def test_older_minutes_become_one_for_each_hour_with_its_first_reading(dis
     assert other.files.moments(NAME) == disk.files.moments(NAME)
 
 
-async def test_readings_are_kept_for_14_days(disk):
-    count = MINUTES_MAX + HOURS_MAX + 20
+async def test_readings_are_kept_for_14_days(disk, monkeypatch):
+    monkeypatch.setattr(module, "READINGS_MAX", MINUTES - 1)
+    count = MINUTES + HOURS_MAX + 20
     await disk.take(count, step_ms=3_600_000)
-    assert len(disk.paths()) == MINUTES_MAX + HOURS_MAX
+    assert len(disk.paths()) == MINUTES + HOURS_MAX
     assert disk.offset(19, step_ms=3_600_000) is None
 
 
@@ -118,6 +124,14 @@ async def test_the_set_with_the_most_files_gives_way_where_there_is_no_more_room
     assert disk.offset(60, step_ms=MINUTE_MS) == 60
 
 
+async def test_the_newest_file_of_each_set_stays_whatever_room_there_is(tmp_path):
+    disk = Disk(tmp_path, bytes_max=1)
+    for name in ("a", "b"):
+        await disk.take(13, name=SetName("C", name))
+    assert [len(disk.paths(SetName("C", name))) for name in ("a", "b")] == [1, 1]
+    assert disk.offset(25, name=SetName("C", "b")) == 25
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -126,6 +140,9 @@ async def test_the_set_with_the_most_files_gives_way_where_there_is_no_more_room
         lambda content: content[:100],
         lambda content: content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :],
         lambda content: content[:40] + bytes(20) + content[60:],
+        lambda content: content.replace(b"10.0.0.1", b"10.0.0.9"),
+        # A disk that loses what was written last.
+        lambda content: content[: len(content) // 2] + bytes(len(content) // 2),
     ],
 )
 async def test_a_damaged_file_harms_its_own_minute_alone(disk, damage):
@@ -169,10 +186,17 @@ async def test_a_full_disk_costs_the_rest_of_the_minute_and_is_told_once(disk, m
 
 
 async def test_a_disk_that_takes_a_part_leaves_what_was_there(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"before")
-    for content in (b" and more", b"anew"):
-        module._append(path, content, is_new=content == b"anew")
+    path, size = tmp_path / "file", 4 << 20
+    path.write_bytes(bytes(size))
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, most))
+    try:
+        with pytest.raises(OSError, match="took a part"):
+            module._append(path, bytes(100), is_new=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert path.stat().st_size == size
+    module._append(path, b"anew", is_new=True)
     assert path.read_bytes() == b"anew"
 
 
@@ -204,6 +228,12 @@ async def test_readings_of_a_log_that_is_lost_go_and_those_of_its_heir_stay(disk
         assert [found.offset(number) for number in (12, 19, 20, 29, 30, 34)] == [12, 19, 20, 20, 30, 34]
     again, _ = await disk.again()
     assert [again.offset(number) for number in (20, 29, 34)] == [20, 20, 34]
+
+
+async def test_a_reading_that_waits_to_be_written_is_no_damage(disk):
+    await disk.take(13)
+    await disk.take(12, flush=False)
+    assert (disk.offset(24), disk.events) == (12, [])
 
 
 async def test_nothing_is_known_of_other_sets(disk):

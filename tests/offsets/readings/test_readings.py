@@ -8,8 +8,9 @@ from read_site import KEY, NAME, PERIOD_MS, Site, running
 from set_builders import SET, a_master, an_address
 
 from offsets.readings import readings as module
+from offsets.readings.events import MasterNotRead, ReplicaCopiesNothing
 from offsets.readings.jumps import GroupsJumped, JumpCause, OffsetsMovedBack
-from offsets.readings.readings import COPIES_WITHIN_MS, MasterNotRead, ReplicaCopiesNothing
+from offsets.readings.readings import COPIES_WITHIN_MS, REPLICA_WITHIN_MS
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMember
 from offsets.values import GroupKind, GroupTopic
 
@@ -62,6 +63,8 @@ async def test_readings_of_the_new_master_say_nothing_of_before(site):
 
     assert site.known() == before
     assert site.status().reading.master == an_address(2)
+    # Its readings are in a file of their own.
+    assert len(site.readings.moments(NAME)) == 3
     # To the next master both are former ones.
     site.promote(1, 7)
     assert [reading.master_epoch for reading in site.known().readings] == [5, 5, 5, 6, 6, 6]
@@ -203,6 +206,27 @@ async def test_a_replica_that_copies_nothing_is_told_and_one_that_does_is_not(si
     assert len(site.told(ReplicaCopiesNothing)) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        # Clients may have committed to it by then: it is master, or its master is not there any more.
+        lambda site: site.elect(2, 6),
+        lambda site: site.clock.pass_ms(REPLICA_WITHIN_MS + 1),
+    ],
+)
+async def test_a_replica_that_answers_late_is_not_counted(site, change):
+    await site.read(2)
+    taken = site.known(other(site)).replica_readings
+    site.brokers[2].before = lambda code: change(site)
+    await site.read()
+    assert site.known(other(site)).replica_readings == taken
+
+
+def other(site):
+    """Return the second broker as a master of the next epoch."""
+    return a_master(2, 6) if site.master.broker_id == 1 else a_master(2, 7)
+
+
 async def test_a_replica_that_does_not_answer_is_no_reason_to_wait(site):
     site.brokers[2].is_down = True
     await site.read(3)
@@ -231,6 +255,20 @@ async def test_the_next_process_knows_what_this_one_read_and_pushes_none_of_it(s
         assert (jump.cause, jump.messages_again) == (JumpCause.RESET, 6)
 
 
+async def test_damaged_tables_cost_the_next_process_offsets_and_no_fingerprints(site, tmp_path):
+    await site.read(3, offset=9)
+    await site.readings.close()
+    (path,) = (tmp_path / "readings").glob("*/*")
+    content = path.read_bytes()
+    # The end of the first table, between two heads.
+    at = content.index(b"10.0.0.1", 60) - 30
+    path.write_bytes(content[:at] + b"?" + content[at + 1 :])
+    again = Site(tmp_path, clock=site.clock)
+    await again.readings.load()
+    (status,) = again.readings.statuses()
+    assert (status.reading, status.fingerprints) == (None, len(site.readings._sets[NAME].fingerprints))
+
+
 async def test_a_reading_of_any_moment_is_there(site):
     start_ms = site.clock.unix_ms()
     for offset in range(40):
@@ -241,6 +279,17 @@ async def test_a_reading_of_any_moment_is_there(site):
     assert [reading.offset(KEY) for reading in found] == [0, 7, 20, 38]
     assert site.readings.at(NAME, start_ms - 1) is None
     assert site.readings.moments(NAME)[0] > start_ms
+
+
+async def test_a_moment_between_two_masters_is_that_of_the_later_one(site):
+    await site.read(3, offset=7)
+    site.promote(2, 6)
+    await site.read(30, offset=5, master=2)
+    moment = site.clock.unix_ms() - 20 * PERIOD_MS
+    await site.readings.close()
+    # What is in memory of the first master is older than what files have of the second.
+    assert site.readings.at(NAME, moment).master_epoch == 6
+    assert moment - site.readings.at(NAME, moment).ended_unix_ms < PERIOD_MS
 
 
 async def test_kinds_of_groups_that_moved_are_in_the_readings(site, monkeypatch):
