@@ -242,7 +242,12 @@ def loaded(site: ElectionSite, folder: Path, options: argparse.Namespace) -> Loa
         with on(own_cores):
             etcds = [each.members[0].process.pid for each in (etcd.start(), site.etcd)]
             etcd_options = ["--store", "etcd", "--etcd-endpoints", etcd.endpoints[0]]
-            manager = started(folder / "manager", port, [*etcd_options, "--advertised-address", f"127.0.0.1:{port}"])
+            manager = started(
+                folder / "manager",
+                port,
+                "controller.offsets",
+                [*etcd_options, "--advertised-address", f"127.0.0.1:{port}"],
+            )
         keys = leader_keys(etcd)
         threads, before = cpu_seconds(manager.pid), [sum(cpu_seconds(each).values()) for each in etcds]
         with on(elections_cores), site.probing() as times, on(own_cores):

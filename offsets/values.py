@@ -55,6 +55,12 @@ class GroupMembers(NamedTuple):
     positions: Mapping[tuple[str, int], int] = {}
 
 
+#: The longest cluster, namespace, group, topic or broker name, in characters.
+NAME_CHARACTERS_MAX: Final = 255
+#: Java's long.
+OFFSET_MAX: Final = 2**63 - 1
+#: A topic has at most so many queues on one broker set here; Java's int is far larger, and so is a forged queue id.
+QUEUES_MAX: Final = 1_024
 #: Topics of light message queues begin so; their offsets are never written.
 LMQ_PREFIX: Final = "%LMQ%"
 RETRY_PREFIX: Final = "%RETRY%"

@@ -46,7 +46,7 @@ class EmbeddedStore:
 
     async def load(self, table: OffsetTable) -> None:
         """Fill a table, and take its changes from now on; raises FileProblem."""
-        await asyncio.get_running_loop().run_in_executor(None, self._load, table)
+        await self._file.run(lambda: self._load(table))
         self._table = table
         self._fold_if_large()
 

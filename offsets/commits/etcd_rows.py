@@ -7,7 +7,7 @@ numbers are those of rpc.proto of etcd 3.5 (`TxnRequest`, `Compare`, `RequestOp`
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -42,15 +42,6 @@ class RowWrite(NamedTuple):
     revision: int
 
 
-class RowWritten(NamedTuple):
-    """What became of a write."""
-
-    #: None: the row had another revision, or the batch was not stored for that of another row.
-    revision: int | None
-    #: Of a row that had moved, what is there now.
-    present: "PresentRow | None" = None
-
-
 class PresentRow(NamedTuple):
     """A row as etcd has it."""
 
@@ -58,6 +49,11 @@ class PresentRow(NamedTuple):
     revision: int
     #: Why it cannot be read; blank if it can be.
     problem: str = ""
+
+
+#: What became of a write: the revision at which it is stored (0: the row is removed); what is there of a row that had
+#: moved; None where the batch was not stored for another row.
+RowWritten: TypeAlias = int | PresentRow | None
 
 
 class LastLead(msgspec.Struct, frozen=True):
@@ -78,6 +74,8 @@ class EtcdRows:
         self._rows: Final = lead.keys.prefix + b"commits/"
         self._last_lead: Final = lead.keys.prefix + b"last-lead"
         self._last_lead_revision = 0
+        #: Keys that are no rows, as the last `load` found them.
+        self.foreign: list[str] = []
         #: When the next write may begin, monotonic ms.
         self._due_ms = 0.0
 
@@ -98,6 +96,7 @@ class EtcdRows:
 
     async def load(self) -> AsyncIterator[tuple[RowName, PresentRow]]:
         """Yield all rows; raises StoreError."""
+        self.foreign.clear()
         start, is_more = self._rows, True
         while is_more:
             kvs, is_more = await self._page(start)
@@ -105,7 +104,7 @@ class EtcdRows:
                 try:
                     yield name_of(kv.key.removeprefix(self._rows).decode()), _present(kv)
                 except (Unreadable, UnicodeDecodeError) as error:
-                    raise OutcomeUnknown(f"etcd: the key {shown_key(kv.key)} is not ours: {error}; delete it") from None
+                    self.foreign.append(f"etcd: the key {shown_key(kv.key)} is not ours: {error}")
             start = kvs[-1].key + b"\0" if is_more else start
 
     async def put(self, writes: Sequence[RowWrite]) -> list[RowWritten]:
@@ -120,11 +119,11 @@ class EtcdRows:
             outcome = await self._transact(batch)
             for put, kv in zip(batch, outcome.present or [None] * len(batch), strict=True):
                 if outcome.is_stored:
-                    written.append(RowWritten(0 if put.body is None else outcome.revision))
+                    written.append(0 if put.body is None else outcome.revision)
                 elif (kv.mod_revision if kv is not None else 0) == put.revision:
-                    written.append(RowWritten(None))
+                    written.append(None)
                 else:
-                    written.append(RowWritten(None, PresentRow({}, 0) if kv is None else _present(kv)))
+                    written.append(PresentRow({}, 0) if kv is None else _present(kv))
         return written
 
     async def _page(self, start: bytes) -> tuple[Sequence[Any], bool]:

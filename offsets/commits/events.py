@@ -58,7 +58,10 @@ class OffsetsLoaded(Event, frozen=True, kw_only=True):
 
 
 class OffsetsLoadFailed(Event, frozen=True, kw_only=True):
-    """The offsets could not be loaded; that is tried again. Until then reads answer `unavailable`, changes 503."""
+    """The offsets could not be loaded; that is tried again, and logged when the error changes.
+
+    Until then reads answer `unavailable`, changes 503.
+    """
 
     level = Level.ERROR
     advice = "Do what `error` says; check the disk, or etcd."
@@ -76,10 +79,13 @@ class OffsetsCompensated(Event, frozen=True, kw_only=True):
 
 
 class LocalOffsetsDropped(Event, frozen=True, kw_only=True):
-    """Another manager has led since this one stopped; so many queues keep what etcd has, not the newer local offset."""
+    """So many queues keep what etcd has, not the newer offset that only the local file of this manager has.
+
+    Another manager has led since this one stopped, or etcd is another one, or was restored from a backup.
+    """
 
     level = Level.WARNING
-    advice = "Nothing: their groups read again what they had consumed last. Let groups that cannot be written through."
+    advice = "None: groups read again what they consumed last. Name those that must not in `writeThroughGroups`."
     queues: int
 
 
@@ -123,6 +129,14 @@ class RowUnreadable(Event, frozen=True, kw_only=True):
 
     level = Level.ERROR
     advice = "Do what `error` says, then restart the manager."
+    error: str
+
+
+class ForeignKeyFound(Event, frozen=True, kw_only=True):
+    """etcd holds a key among the rows of offsets that is not this program's; it is left alone."""
+
+    level = Level.WARNING
+    advice = "Delete the key, once you know whose it is."
     error: str
 
 

@@ -15,7 +15,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from offsets.commits.stored import DELETED, OFFSET_MAX, QUEUES_MAX, Change, RowName, Source, StoredOffset
+from offsets.commits.stored import DELETED, Change, RowName, Source, StoredOffset
+from offsets.values import OFFSET_MAX, QUEUES_MAX
 
 ROW_VERSION: Final = 2
 _Long = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]

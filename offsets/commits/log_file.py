@@ -64,7 +64,7 @@ class _Write(NamedTuple):
     changes: Sequence[Change]
     done: Done
     #: What else is done in the transaction.
-    work: Callable[[sqlite3.Connection], object] | None = None
+    work: Callable[[], object] | None = None
 
 
 class LogFile:
@@ -94,7 +94,7 @@ class LogFile:
         self._is_closing = False
         self._thread: threading.Thread | None = None
 
-    # Reading, before anything is written; blocks
+    # Reading, in work that `run` does
 
     def rows(self) -> Iterator[tuple[RowName, dict[int, StoredOffset]]]:
         """Yield the rows; raises FileProblem."""
@@ -134,23 +134,29 @@ class LogFile:
         """Store changes after those of earlier calls; `number` is that of their record, or a later one, at `done`."""
         self._put(_Write(changes, done))
 
+    async def run(self, work: Callable[[], object]) -> None:
+        """Do work in the thread of the file, as a part of a transaction; raises what it raises, and FileProblem."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._put(_Write((), lambda error: _resolve(done, error), work))
+        await done
+
     async def put_rows(self, rows: Mapping[RowName, bytes | None]) -> None:
-        """Write rows in one transaction; None removes one. Raises FileProblem."""
-        await self._done(lambda connection: _put_rows(connection, rows))
+        """Write rows; None removes one. Raises FileProblem."""
+        await self.run(lambda: _put_rows(self._connection, rows))
 
     async def drop(self, upto: int) -> None:
         """Drop the records up to one, which are stored elsewhere. Raises FileProblem."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work() -> None:
             # The record of this transaction follows, so the number of the last one stays known.
-            connection.execute("DELETE FROM records WHERE number <= ?", (upto,))
-            (self.log_bytes,) = connection.execute("SELECT coalesce(sum(length(body)), 0) FROM records").fetchone()
+            self._connection.execute("DELETE FROM records WHERE number <= ?", (upto,))
+            (self.log_bytes,) = self._one("SELECT coalesce(sum(length(body)), 0) FROM records")
 
-        await self._done(work)
+        await self.run(work)
 
     async def belong_to(self, lead: int) -> None:
         """Note the lead under which further records are made. Raises FileProblem."""
-        await self._done(lambda connection: connection.execute("UPDATE file SET lead = ?", (lead,)))
+        await self.run(lambda: self._connection.execute("UPDATE file SET lead = ?", (lead,)))
         self.lead = lead
 
     async def close(self) -> None:
@@ -163,11 +169,6 @@ class LogFile:
         with self._arrived:
             self._arrived.notify()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
-
-    async def _done(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(_Write((), lambda error: _resolve(done, error), work))
-        await done
 
     def _check_open(self) -> None:
         if self._is_closing:
@@ -233,7 +234,7 @@ class LogFile:
         try:
             for write in batch:
                 if write.work is not None:
-                    write.work(self._connection)
+                    write.work()
             run("REPLACE INTO records VALUES (?, ?, ?)", (number, zlib.crc32(body), body))
             self._check_there()
             run("COMMIT")

@@ -14,8 +14,6 @@ import msgspec
 
 from offsets.commits.stored import (
     DELETED,
-    OFFSET_MAX,
-    QUEUES_MAX,
     Change,
     RowName,
     Source,
@@ -26,6 +24,7 @@ from offsets.commits.stored import (
     problem_of_writer,
 )
 from offsets.commits.table import LOADING, OffsetTable, Row, Scope
+from offsets.values import OFFSET_MAX, QUEUES_MAX
 
 #: Offsets that one deletion may change.
 DELETED_AT_ONCE_MAX: Final = 100_000

@@ -7,7 +7,7 @@ this manager has led all the time: another one may lead since, and know nothing 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from offsets.commits.events import EntriesDecided, OffsetsLoaded, OffsetsLoadFailed, changed_by_operator
 from offsets.commits.rules import Decision, Entry, Result, Writer, decide_commit, decide_deletion, decide_reset
@@ -18,6 +18,10 @@ from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from serving.telemetry.events import Event, Gauge, Measure
 from store.store import Deposed, OutcomeUnknown, StoreError
+
+if TYPE_CHECKING:
+    from offsets.commits.embedded import EmbeddedStore
+    from offsets.commits.write_behind import WriteBehind
 
 OFFSETS: Final = Gauge("offsets", "Offsets that clients have committed, one for each queue that a group consumes.")
 UNREADABLE_ROWS: Final = Gauge("unreadable_rows", "Stored rows, of a group in a topic on a set, that cannot be read.")
@@ -30,38 +34,8 @@ LOAD_AGAIN_S: Final = 0.5
 FORGET_S: Final = 24 * 3600
 
 Durability = Literal["local", "remote"]
-
-
-class CommitStore(Protocol):
-    """Where changes are stored: one file (`embedded.py`), or etcd behind the local file (`write_behind.py`)."""
-
-    dirty_keys: int
-    last_error: str
-
-    @property
-    def oldest_dirty_ms(self) -> int:
-        """For how long the store has not had everything."""
-
-    async def load(self, table: OffsetTable) -> None:
-        """Fill a table at the begin of a lead, and take its changes from now on."""
-
-    def stop_leading(self) -> None:
-        """Take no changes until the next `load`."""
-
-    def is_written_through(self, group: str) -> bool:
-        """Return whether commits of a group are acknowledged when etcd has them."""
-
-    async def store(self, changes: Sequence[Change]) -> None:
-        """Stage commits, and return once they are durable and readers see them."""
-
-    async def store_now(self, changes: Sequence[Change]) -> None:
-        """Do the same with an operator's changes, past the local file where there is etcd."""
-
-    def write_again(self, names: Sequence[RowName]) -> None:
-        """Write rows again, some time."""
-
-    async def close(self) -> None:
-        """Store everything, and end."""
+#: Where changes are stored: one file, or etcd behind the local file.
+CommitStore: TypeAlias = "EmbeddedStore | WriteBehind"
 
 
 class Unavailable(NamedTuple):
@@ -108,13 +82,14 @@ class OffsetService:
             self._tasks.start(self._load(self._lead.term), "load_offsets")
 
     async def _load(self, term: int) -> None:
-        began_ms = self._clock.now_ms()
+        began_ms, told = self._clock.now_ms(), ""
         while self._lead.is_leading() and self._lead.term == term:
             table = OffsetTable(self._offsets_max, self._lead.number)
             try:
                 await self._store.load(table)
             except StoreError as error:
-                self._emit(OffsetsLoadFailed(error=str(error)))
+                if str(error) != told:
+                    self._emit(OffsetsLoadFailed(error=(told := str(error))))
                 await asyncio.sleep(LOAD_AGAIN_S)
                 continue
             if self._lead.term == term:

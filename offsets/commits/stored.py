@@ -10,16 +10,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from offsets.values import NAME_CHARACTERS_MAX, OFFSET_MAX, QUEUES_MAX
 from remoting.protocol.plain_text import is_plain
 
-#: The longest cluster, namespace, group, topic or broker name, in characters.
-NAME_CHARACTERS_MAX: Final = 255
 #: The longest writer: a row of QUEUES_MAX queues with one each fits into a request to etcd.
 WRITER_BYTES_MAX: Final = 400
-#: Java's long.
-OFFSET_MAX: Final = 2**63 - 1
-#: A topic has at most so many queues in one broker set here: all queues of a row are written at once.
-QUEUES_MAX: Final = 1_024
 #: In place of an offset: it was deleted. Readers get that there is none.
 DELETED: Final = -1
 #: How long it stays stored that an offset was deleted: a client that has read the old one must not store it again.

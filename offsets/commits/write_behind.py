@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Final
 
-from offsets.commits.etcd_rows import EtcdRows, RowWrite, RowWritten
+from offsets.commits.etcd_rows import EtcdRows, PresentRow, RowWrite, RowWritten
 from offsets.commits.events import (
     COMMITS_REFUSED,
     FLUSH_FAILURES,
@@ -25,6 +25,7 @@ from offsets.commits.events import (
     Counted,
     FlushFailed,
     FlushRecovered,
+    ForeignKeyFound,
     LocalFileFailed,
     LocalOffsetsDropped,
     OffsetsCompensated,
@@ -34,7 +35,7 @@ from offsets.commits.events import (
 )
 from offsets.commits.formats import encoded_row
 from offsets.commits.log_file import LogFile, StoreBusy
-from offsets.commits.stored import Change, RowName, is_newer
+from offsets.commits.stored import Change, RowName, StoredOffset, is_newer
 from offsets.commits.table import OffsetTable
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -100,6 +101,7 @@ class WriteBehind:
         self.is_written_through: Final = is_written_through
         self._table = OffsetTable(0)
         self._is_loaded = False
+        self._loading = asyncio.Lock()
         #: Queues of which etcd lacks the durable value, by row, but for those that are being written.
         self._dirty: dict[RowName, set[int]] = {}
         #: With those.
@@ -125,22 +127,63 @@ class WriteBehind:
 
     async def load(self, table: OffsetTable) -> None:
         """Fill a table at the begin of a lead, and take its changes from now on; raises StoreError."""
-        self.stop_leading()
-        file, lead = self._file, self._rows.lead.number
-        last = await self._rows.last_lead()
-        async for name, row in self._rows.load():
-            if row.problem:
-                table.unreadable[name] = row.problem
-                self._emit(RowUnreadable(error=row.problem))
-            else:
-                table.merge(name, row.queues, row.revision)
-        self._table = table
-        await self._take_records(is_last_leader=(last.file, last.lead) == (file.id, file.lead))
-        # Nothing is lost where this ends in between: the file has no records.
-        await file.drop(file.number)
-        await file.belong_to(lead)
-        await self._rows.lead_with(file.id)
-        self._is_loaded = True
+        # Where the lead is lost and won again meanwhile, the former load ends first.
+        async with self._loading:
+            self.stop_leading()
+            file, lead = self._file, self._rows.lead.number
+            last = await self._rows.last_lead()
+            async for name, row in self._rows.load():
+                if row.problem:
+                    table.unreadable[name] = row.problem
+                    self._emit(RowUnreadable(error=row.problem))
+                else:
+                    table.merge(name, row.queues, row.revision)
+            for problem in self._rows.foreign:
+                self._emit(ForeignKeyFound(error=problem))
+            newest = await self._newest_records()
+            self._check_lead(lead)
+            self._table = table
+            if (last.file, last.lead) == (file.id, file.lead):
+                await self._compensate(newest, lead)
+            elif lost := sum(is_newer(value, table.read(*key)) for key, value in newest.items()):
+                self._emit(LocalOffsetsDropped(queues=lost))
+            # Nothing is lost where this ends in between: the file has no records.
+            await file.drop(file.number)
+            await file.belong_to(lead)
+            await self._rows.lead_with(file.id)
+            self._check_lead(lead)
+            self._is_loaded = True
+
+    def _check_lead(self, lead: int) -> None:
+        if self._rows.lead.number != lead:
+            raise Deposed("this offset manager led no more while it loaded the offsets")
+
+    async def _newest_records(self) -> dict[tuple[RowName, int], StoredOffset]:
+        newest: dict[tuple[RowName, int], StoredOffset] = {}
+
+        def read() -> None:
+            for name, queue_id, value in self._file.changes():
+                if is_newer(value, newest.get((name, queue_id))):
+                    newest[name, queue_id] = value
+
+        await self._file.run(read)
+        return newest
+
+    async def _compensate(self, newest: Mapping[tuple[RowName, int], StoredOffset], lead: int) -> None:
+        """Bring what only the local file has to etcd."""
+        table, queues = self._table, 0
+        for (name, queue_id), value in newest.items():
+            if is_newer(value, table.read(name, queue_id)) and name not in table.unreadable:
+                row = table.rows.get(name)
+                table.merge(name, {queue_id: value}, 0 if row is None else row.revision)
+                self._note_dirty(name, queue_id)
+                queues += 1
+        while self._dirty:
+            # Another manager may have led if this one leads again.
+            self._check_lead(lead)
+            await self._flush_some()
+        if queues:
+            self._emit(OffsetsCompensated(queues=queues))
 
     def stop_leading(self) -> None:
         """Take no changes until the next `load`; those that wait for etcd end with an unknown outcome."""
@@ -150,28 +193,6 @@ class WriteBehind:
         direct, self._direct, self._direct_changes = self._direct, [], 0
         for waiting in direct:
             waiting.end(OutcomeUnknown("this offset manager ceased to lead meanwhile"))
-
-    async def _take_records(self, *, is_last_leader: bool) -> None:
-        """Bring what only the local file has to etcd, if no other manager has led since."""
-        newest: dict[tuple[RowName, int], Change] = {}
-        for name, queue_id, value in self._file.changes():
-            stored = self._table.read(name, queue_id)
-            former = newest.get((name, queue_id))
-            if is_newer(value, stored) and (former is None or is_newer(value, former.after)):
-                newest[name, queue_id] = Change(name, queue_id, stored, value)
-        lost = [change for change in newest.values() if change.name not in self._table.unreadable]
-        if not lost:
-            return
-        if not is_last_leader:
-            self._emit(LocalOffsetsDropped(queues=len(lost)))
-            return
-        for name, queue_id, _, value in lost:
-            row = self._table.rows.get(name)
-            self._table.merge(name, {queue_id: value}, 0 if row is None else row.revision)
-            self._note_dirty(name, queue_id)
-        while self._dirty:
-            await self._flush_some()
-        self._emit(OffsetsCompensated(queues=len(lost)))
 
     # Changes
 
@@ -310,7 +331,9 @@ class WriteBehind:
             await asyncio.sleep(max(self._interval_ms, retry_ms) / 1000)
             return
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._urgent.wait(), self._interval_ms / 1000)
+            # No `wait_for`, which forgets that it was cancelled at the moment at which it ends.
+            async with asyncio.timeout(self._interval_ms / 1000):
+                await self._urgent.wait()
             await asyncio.sleep(NOW_MS / 1000)
 
     async def _flush(self) -> None:
@@ -343,7 +366,7 @@ class WriteBehind:
         waiting = {name: [direct for direct in self._direct if name in direct.rows] for name in names}
         try:
             written = await self._rows.put([self._write_of(name, waiting[name]) for name in names])
-        except StoreError:
+        except BaseException:
             if table is self._table:
                 self._put_back(taken)
             raise
@@ -371,14 +394,16 @@ class WriteBehind:
 
     def _took(self, name: RowName, written: RowWritten) -> bool:
         """Take what became of a row, and return whether it is stored."""
-        if written.revision is not None:
-            self._table.rows[name].revision = written.revision
-        elif (present := written.present) is not None and present.problem:
-            self._table.unreadable[name] = present.problem
-            self._emit(RowUnreadable(error=present.problem))
-        elif present is not None:
-            self._table.merge(name, present.queues, present.revision)
-        return written.revision is not None
+        match written:
+            case int(revision):
+                self._table.rows[name].revision = revision
+                return True
+            case PresentRow(queues, revision, ""):
+                self._table.merge(name, queues, revision)
+            case PresentRow(_, _, problem):
+                self._table.unreadable[name] = problem
+                self._emit(RowUnreadable(error=problem))
+        return False
 
     def _put_back(self, rows: Mapping[RowName, set[int]]) -> None:
         """Leave rows for the next pass; none that cannot be read is ever written."""
@@ -405,7 +430,8 @@ class WriteBehind:
 
     async def _trim(self) -> None:
         """Put one record of what etcd lacks in place of all, once they are large; raises FileProblem."""
-        if self._file.log_bytes < RECORDS_BYTES_MAX:
+        # Without the lead nothing is known of what etcd lacks.
+        if self._file.log_bytes < RECORDS_BYTES_MAX or not self._is_loaded:
             return
         upto, read = self._file.number, self._table.read
         dirty = ((name, queue_id) for name, queues in self._dirty.items() for queue_id in queues)

@@ -22,7 +22,7 @@ from offsets.files.json_text import (
     parse_json,
     place_of,
 )
-from offsets.values import LMQ_PREFIX, QueueKey
+from offsets.values import LMQ_PREFIX, NAME_CHARACTERS_MAX, OFFSET_MAX, QUEUES_MAX, QueueKey
 from remoting.protocol.shapes.broker_admin import (
     BROADCAST_SUFFIX,
     LMQ_OFFSET_TABLE,
@@ -30,12 +30,6 @@ from remoting.protocol.shapes.broker_admin import (
     OFFSET_TABLE,
 )
 
-#: The longest name.
-NAME_CHARACTERS_MAX: Final = 255
-#: Java's long.
-OFFSET_MAX: Final = 2**63 - 1
-#: No topic has more queues on one broker set.
-QUEUES_MAX: Final = 1_024
 #: Problems of one file that are listed.
 PROBLEMS_MAX: Final = 1_000
 #: Names are shown in problems up to so many characters.

@@ -62,13 +62,15 @@ class OffsetItem(QueueName, frozen=True, rename="camel", forbid_unknown_fields=T
     offset: int
 
 
-class CommitBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Commits of one client."""
-
-    #: The client id.
+class _OfWriter(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     writer: Who
     cluster: str = DEFAULT_CLUSTER
     namespace: str = ""
+
+
+class CommitBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Commits of one client."""
+
     entries: Annotated[list[CommitItem], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
 
 
@@ -80,23 +82,17 @@ class ReadBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     keys: Annotated[list[QueueName], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
 
 
-class ResetBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class ResetBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """Offsets that take the place of those that are stored, lower ones too."""
 
-    writer: Who
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = ""
     entries: Annotated[list[OffsetItem], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
     #: Only answer what would become of each entry.
     dry_run: bool = False
 
 
-class DeleteBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class DeleteBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """Offsets that are to be deleted: of a group, of a topic, or of a group in a topic."""
 
-    writer: Who
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = ""
     group: str | None = None
     topic: str | None = None
     broker_name: str | None = None

@@ -247,7 +247,9 @@ def _changed(answer, queues):
 def _deleted(answer, queues):
     deleted = {each["queueId"]: (OK, _position(each["old"])) for each in answer["queues"]}
     # A queue that is being reset is not deleted, and not named: nobody knows which one it is.
-    return deleted if answer["counts"].keys() & {"fenced", "unknown"} else dict.fromkeys(queues, (ABSENT, None)) | deleted
+    return (
+        deleted if answer["counts"].keys() & {"fenced", "unknown"} else dict.fromkeys(queues, (ABSENT, None)) | deleted
+    )
 
 
 def _is_decided(result, *statuses):

@@ -14,7 +14,8 @@ from offsets.commits.formats import (
     name_of,
     path_of,
 )
-from offsets.commits.stored import DELETED, OFFSET_MAX, QUEUES_MAX, RowName, Source, StoredOffset
+from offsets.commits.stored import DELETED, RowName, Source, StoredOffset
+from offsets.values import OFFSET_MAX, QUEUES_MAX
 
 NAMES = st.builds(RowName, *[st.text(st.characters(codec="utf-8"), max_size=12)] * 5)
 LONGS = st.integers(0, OFFSET_MAX)

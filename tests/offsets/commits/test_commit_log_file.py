@@ -131,7 +131,7 @@ async def test_older_copy_of_the_file_is_noticed(tmp_path):
     former = (folder / FILE_NAME).read_bytes()
     await stored(folder, a_change(2), a_change(3))
     (folder / FILE_NAME).write_bytes(former)
-    with pytest.raises(FileProblem, match=f"it lacks 2 records: damaged, or an older copy.*remove .*{MARK_NAME}"):
+    with pytest.raises(FileProblem, match=f"it lacks 3 records: damaged, or an older copy.*remove .*{MARK_NAME}"):
         await stored(folder)
     (folder / MARK_NAME).unlink()
     async with embedded(folder) as site:

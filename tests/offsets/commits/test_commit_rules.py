@@ -10,8 +10,9 @@ from offsets.commits.rules import (
     decide_deletion,
     decide_reset,
 )
-from offsets.commits.stored import DELETED, OFFSET_MAX, QUEUES_MAX, Source
+from offsets.commits.stored import DELETED, Source
 from offsets.commits.table import Scope
+from offsets.values import OFFSET_MAX, QUEUES_MAX
 
 OK, STALE, UNKNOWN, REFUSED = Status.OK, Status.STALE, Status.UNKNOWN, Status.REFUSED
 BILLING = Scope("DefaultCluster", "", group="billing")

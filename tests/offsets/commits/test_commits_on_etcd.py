@@ -15,6 +15,7 @@ from offsets.commits.events import (
     CommitsRefused,
     FlushFailed,
     FlushRecovered,
+    ForeignKeyFound,
     LocalOffsetsDropped,
     OffsetsCompensated,
     OffsetsLeftDirty,
@@ -86,7 +87,7 @@ async def test_group_that_is_written_through_is_acknowledged_and_seen_when_etcd_
         await asyncio.wait_for(work, 5)
         assert (site.offsets(strict), site.offsets()) == ({0: 5}, {0: 6})
         assert str(5) in etcd.ctl("get", key_of(group, strict), "--print-value-only").stdout
-        assert not list(site.store._file.changes())[1:], "the local file has the other group alone"
+        assert [name for name, _ in await site.store._newest_records()] == [a_row()], "not the other group"
 
 
 async def test_reset_is_in_etcd_at_once_and_not_in_the_local_file(tmp_path, etcd, group):
@@ -94,7 +95,7 @@ async def test_reset_is_in_etcd_at_once_and_not_in_the_local_file(tmp_path, etcd
         await site.store.store([a_change(50)])
         await asyncio.wait_for(site.store.store_now([a_change(10, epoch=7)]), 5)
         assert site.offsets() == {0: 10}
-        assert [value.offset for _, _, value in site.store._file.changes()] == [50]
+        assert [value.offset for value in (await site.store._newest_records()).values()] == [50]
         await site.store.store([a_change(11, epoch=7)])
     assert await kept(tmp_path, etcd, group) == {0: 11}
 
@@ -260,3 +261,74 @@ async def test_records_of_what_etcd_has_are_dropped_and_what_it_lacks_stays(tmp_
         site.store.stop_leading()
     async with on_etcd(folder, etcd, group) as site:
         assert site.offsets() == {number % 20: number for number in range(380, 400)}
+
+
+async def test_commit_that_comes_while_records_are_replaced_is_not_dropped_with_them(
+    tmp_path, etcd, group, monkeypatch
+):
+    async with on_etcd(tmp_path / "a", etcd, group, interval_ms=LATER_MS) as site:
+        await site.store.store([a_change(5)])
+        monkeypatch.setattr(write_behind, "RECORDS_BYTES_MAX", 0)
+        trimming = asyncio.ensure_future(site.store._trim())
+        await asyncio.sleep(0)
+        await site.store.store([a_change(9), a_change(1, 1)])
+        await trimming
+        folder = shutil.copytree(tmp_path / "a", tmp_path / "killed")
+        site.store.stop_leading()
+    async with on_etcd(folder, etcd, group) as site:
+        assert site.offsets() == {0: 9, 1: 1}
+
+
+async def test_load_during_which_the_lead_was_lost_and_won_again_sends_nothing(tmp_path, etcd, group, monkeypatch):
+    folder, acknowledged = await killed(tmp_path, etcd, group)
+    async with on_etcd(folder, etcd, group, loaded=False) as site:
+        newest, former = site.store._newest_records, site.lead.number
+
+        async def wins_again():
+            etcd.ctl("del", f"/rmq-offsets/{group}/leader")
+            with pytest.raises(Deposed):
+                await site.store._rows.lead_with("nobody")
+            await eventually(lambda: site.lead.number not in (0, former), seconds=SOON_S, what="it leads again")
+            return await newest()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(site.store, "_newest_records", wins_again)
+            with pytest.raises(Deposed, match="led no more while it loaded"):
+                await site.load()
+        assert (await site.load()).offsets() == acknowledged
+
+
+async def test_records_are_kept_by_a_manager_that_leads_no_more(tmp_path, etcd, group, monkeypatch):
+    monkeypatch.setattr(write_behind, "RECORDS_BYTES_MAX", 0)
+    async with on_etcd(tmp_path / "a", etcd, group, interval_ms=LATER_MS) as site:
+        await site.store.store([a_change(5)])
+        site.store.stop_leading()
+        await site.store._trim()
+        folder = shutil.copytree(tmp_path / "a", tmp_path / "killed")
+    async with on_etcd(folder, etcd, group) as site:
+        assert site.offsets() == {0: 5}
+
+
+async def test_fault_in_the_middle_of_a_flush_loses_nothing(tmp_path, etcd, group, monkeypatch):
+    async with on_etcd(tmp_path / "a", etcd, group, interval_ms=LATER_MS) as site:
+        await site.store.store([a_change(5)])
+        with monkeypatch.context() as patch:
+            patch.setattr(site.store._rows, "put", _breaks)
+            with pytest.raises(ZeroDivisionError):
+                await site.store._flush()
+        assert site.store.dirty_keys == 1
+    assert await kept(tmp_path, etcd, group) == {0: 5}
+
+
+async def _breaks(*_):
+    raise ZeroDivisionError
+
+
+async def test_key_that_is_no_row_is_told_and_left_alone(tmp_path, etcd, group):
+    put(etcd, f"/rmq-offsets/{group}/commits/strange", "1")
+    async with on_etcd(tmp_path / "a", etcd, group) as site:
+        await site.store.store([a_change(5)])
+        assert [event.error for event in site.told_of(ForeignKeyFound)] == [
+            f"etcd: the key /rmq-offsets/{group}/commits/strange is not ours: strange is not the key of a row"
+        ]
+    assert "1" in etcd.ctl("get", f"/rmq-offsets/{group}/commits/strange", "--print-value-only").stdout

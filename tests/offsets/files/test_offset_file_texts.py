@@ -18,8 +18,6 @@ from offsets.files.json_text import (
     parse_json,
 )
 from offsets.files.offset_files import (
-    OFFSET_MAX,
-    QUEUES_MAX,
     ClientQueue,
     FileRecord,
     broker_file,
@@ -29,7 +27,7 @@ from offsets.files.offset_files import (
     read_records,
     records,
 )
-from offsets.values import QueueKey
+from offsets.values import OFFSET_MAX, QUEUES_MAX, QueueKey
 
 #: Written by a broker of release 5.5.0.
 OF_5_5 = b"""{
