@@ -12,6 +12,8 @@ from typing import Final
 from offsets import lead
 from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
+from offsets.order import events as order_events
+from offsets.order import service as order_service
 from offsets.readings import events as reading_events
 from offsets.readings import jumps
 from offsets.repair import events as repair_events
@@ -34,6 +36,8 @@ MODULES: Final = (
     restore_events,
     events,
     service,
+    order_service,
+    order_events,
 )
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 

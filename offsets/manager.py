@@ -15,6 +15,8 @@ from offsets.commits.log_file import LogFile
 from offsets.commits.service import CommitStore, OffsetService
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
+from offsets.order.declared import Declared, DeclaredFile, DeclaredStore
+from offsets.order.service import OrderService
 from offsets.readings.readings import Readings
 from offsets.repair.repairer import Repairer
 from offsets.restore.events import OperationNotKept
@@ -57,7 +59,7 @@ class OffsetManager:
         # Leases go on while the host is suspended: other managers go by them meanwhile.
         runtime = replace(runtime, clock=BootClock())
         clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
-        self._config = config
+        self._config, self._clock = config, clock
         self._counters = ServerCounters()
         self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
         recording = self._process.recording
@@ -105,11 +107,22 @@ class OffsetManager:
             admin, self._readings, self._following, self._operations, clock, emit, self._lead.is_leading
         )
         self._lags = LagReader(admin, clock)
+        self._order = OrderService(
+            self._following,
+            self._lead,
+            Declared(declared_store_of(config, self._lead, clock), emit),
+            client,
+            self._tasks,
+            clock,
+            emit,
+            replays=config.lock_replay == "on",
+        )
         #: Run until the stop signal, by the names that logs and metrics have.
         self._work: dict[str, BackgroundTask] = {
             "follow_masters": self._following.run,
             "readings": self._readings.run,
             "repairs": self._repairer.run_files,
+            "order": self._order.run,
         }
         self._measures: list[Callable[[], Iterable[Measure]]] = [
             self._lead.measures,
@@ -117,6 +130,7 @@ class OffsetManager:
             self._readings.measures,
             self._repairer.measures,
             self._commits.measures,
+            self._order.measures,
         ]
         #: Called in this order once no request is served any more: offsets are stored before the lead is given up.
         self._closing: list[Callable[[], Awaitable[None]]] = [
@@ -144,6 +158,7 @@ class OffsetManager:
         from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
         from offsets.http.commits import CommitViews  # noqa: PLC0415
         from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
+        from offsets.http.order import OrderViews  # noqa: PLC0415
         from offsets.http.readings import ReadingViews  # noqa: PLC0415
         from offsets.http.repairs import RepairViews  # noqa: PLC0415
         from offsets.http.restores import RestoreViews  # noqa: PLC0415
@@ -180,7 +195,8 @@ class OffsetManager:
             ),
             CommitViews(commits, secrets.token_hex(4)),
         )
-        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(*views)), None
+        order = OrderViews(self._order, self._lead, self._clock, follows_brokers=self._config.follows_brokers)
+        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(*views, order)), None
 
 
 def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], None], report: Report) -> Lead:
@@ -228,6 +244,17 @@ def _is_named(patterns: str) -> Callable[[str], bool]:
     """Return whether patterns name a group; asked for each change, many times a second."""
     compiled = [NamePattern(pattern) for pattern in sorted(listed_keys(patterns))]
     return lru_cache(50_000)(lambda group: any(pattern.matches(group) for pattern in compiled))
+
+
+def declared_store_of(config: OffsetManagerConfig, lead: Lead, clock: Clock) -> DeclaredStore:
+    """Return where the declared orderly groups are."""
+    if config.store == "embedded":
+        return DeclaredFile(Path(config.store_path))
+    from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
+    from offsets.order.declared_in_etcd import DeclaredKey  # noqa: PLC0415
+
+    assert isinstance(lead, EtcdLead), "the lead is that of the store"
+    return DeclaredKey(lead, clock)
 
 
 def following_of(

@@ -1,0 +1,185 @@
+"""What is told about locks at brokers: lines of the log, counts, and rows `lock_event` of the history."""
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from history.offset_families import LOCK_EVENT
+from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from serving.logging.events import Level
+from serving.telemetry.events import Count, Counter, Event, Observation, Timer
+
+#: Characters of a client id that are recorded.
+_TEXT_MAX: Final = 500
+
+
+class ReplayOutcome(enum.StrEnum):
+    """What became of the lock of one queue at a new master."""
+
+    #: The new master has locked the queue for its holder.
+    GRANTED = "granted"
+    #: Another client has the lock.
+    HELD_BY_ANOTHER = "held_by_another"
+    #: The new master did not answer, or answered with an error: the lock may be taken or not.
+    UNANSWERED = "unanswered"
+    #: The client did not confirm in time that it holds the queue: nothing was sent.
+    UNCONFIRMED = "unconfirmed"
+
+
+OVERLAPS_FOUND: Final = Counter("broker_lock_overlaps_found", "Overlaps that were found.")
+REPLAYS: Final = Counter(
+    "broker_lock_replays",
+    "Locks of holders at new masters, by what became of them.",
+    ("outcome",),
+    tuple((outcome.value,) for outcome in ReplayOutcome),
+)
+REPLAY_DURATION: Final = Timer(
+    "broker_lock_replay_seconds",
+    "Time from a promotion, as it was noticed here, until a group in a topic had its locks.",
+)
+RELEASED: Final = Counter(
+    "broker_locks_released", "Locks that were given up for clients that are lost, or lost the queue after a replay."
+)
+QUERY_FAILURES: Final = Counter(
+    "holder_query_failures", "Queries of clients about their queues that were not answered in time, or not readably."
+)
+
+
+class _LockRow(NamedTuple):
+    """One row of the history."""
+
+    event_type: str
+    broker: BrokerRef
+    columns: Mapping[str, object]
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
+        """Yield it."""
+        yield maker.row(LOCK_EVENT, self.event_type, moment, self.broker, **self.columns)
+
+
+class BrokerLockOverlap(Event, frozen=True, kw_only=True):
+    """Two clients of an orderly group hold the same queue at once: messages come twice, and out of order."""
+
+    level = Level.WARNING
+    advice = (
+        "After a failover it ends by itself within 30 s, and `lockReplay` prevents it. Otherwise look for two clients "
+        "with one id, and for a tool that unlocks queues of others. See `/v1/locks/overlaps`."
+    )
+    cluster: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    clients: tuple[str, str]
+
+    def counted(self) -> Iterator[Count]:
+        """Count the overlap."""
+        yield Count(OVERLAPS_FOUND)
+
+    def rows(self) -> Iterator[_LockRow]:
+        """Return its row."""
+        yield _overlap_row("overlap_began", self)
+
+
+class BrokerLockOverlapEnded(Event, frozen=True, kw_only=True):
+    """One of the two does not hold the queue any more: it `released` it, its lock `expired`, or it is `lost`."""
+
+    cluster: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    clients: tuple[str, str]
+    reason: str
+    duration_ms: int
+
+    def rows(self) -> Iterator[_LockRow]:
+        """Return its row."""
+        yield _overlap_row("overlap_ended", self, reason=self.reason, duration_ms=self.duration_ms)
+
+
+def _overlap_row(event_type: str, event: BrokerLockOverlap | BrokerLockOverlapEnded, **more: object) -> _LockRow:
+    columns = {"group": event.group, "topic": event.topic, "queue_id": event.queue_id, **more}
+    clients = [name[:_TEXT_MAX] for name in event.clients]
+    return _LockRow(event_type, BrokerRef(event.cluster, event.broker), {**columns, "clients": clients})
+
+
+class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
+    """A new master got the locks of the clients of an orderly group in a topic.
+
+    `held_by_another`: another client was faster; `unanswered`: the master did not answer, so the lock may be taken or
+    not; `unconfirmed`: the client did not confirm in time that it holds the queue.
+    """
+
+    cluster: str
+    broker: str
+    addr: str
+    epoch: int | None
+    group: str
+    topic: str
+    granted: int
+    held_by_another: int
+    unanswered: int
+    unconfirmed: int
+    duration_ms: int
+
+    def _outcomes(self) -> Mapping[str, int]:
+        return {outcome.value: getattr(self, outcome.value) for outcome in ReplayOutcome}
+
+    def counted(self) -> Iterator[Count]:
+        """Count the locks by their outcomes."""
+        return (Count(REPLAYS, (outcome,), locks) for outcome, locks in self._outcomes().items())
+
+    def observed(self) -> Iterator[Observation]:
+        """Return when the last lock was granted."""
+        if self.granted:
+            yield Observation(REPLAY_DURATION, self.duration_ms / 1000)
+
+    def rows(self) -> Iterator[_LockRow]:
+        """Return its row."""
+        outcomes = self._outcomes()
+        columns = {"group": self.group, "topic": self.topic, "master_epoch": self.epoch, **outcomes}
+        columns |= {"queues": sum(outcomes.values()), "duration_ms": self.duration_ms}
+        yield _LockRow("replayed", BrokerRef(self.cluster, self.broker, broker_addr=self.addr), columns)
+
+
+class BrokerLocksReleased(Event, frozen=True, kw_only=True):
+    """Locks at a master were given up for a client that is lost, or that lost the queues after a replay."""
+
+    cluster: str
+    group: str
+    client: str
+    broker: str
+    queues: int
+
+    def counted(self) -> Iterator[Count]:
+        """Count the locks."""
+        yield Count(RELEASED, amount=self.queues)
+
+
+class HolderSilent(Event, frozen=True, kw_only=True):
+    """A client has not answered in time, or not readably."""
+
+    level = None
+
+    def counted(self) -> Iterator[Count]:
+        """Count the query."""
+        yield Count(QUERY_FAILURES)
+
+
+class OrderlyGroupsUnreadable(Event, frozen=True, kw_only=True):
+    """The declared orderly groups cannot be read from the store, so none is followed until they can."""
+
+    level = Level.ERROR
+    advice = "Repair the store; a damaged `orderly-groups.json` has its predecessor beside it, with `.bak`."
+    problem: str
+
+
+class OrderlyChanged(Event, frozen=True, kw_only=True):
+    """A group was declared orderly: its holders are followed and its locks replayed. Or it is not any more."""
+
+    audit = True
+    writer: str
+    cluster: str
+    group: str
+    orderly: bool

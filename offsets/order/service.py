@@ -1,0 +1,166 @@
+"""Follows the holders of all declared groups, and replays their locks at new masters where that is wanted.
+
+Only the manager that leads begins to: it alone has the declared groups. One that ceases to lead goes on reading for as
+long as brokers keep a lock, as it may lead again a moment later, and changes no locks meanwhile. What is known of
+holders is at most a minute old, so nothing of it is stored.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from offsets.lead import Lead
+from offsets.order.declared import Declared
+from offsets.order.events import OrderlyGroupsUnreadable
+from offsets.order.holders import BROKER_LOCK_MS, OrderlyGroup
+from offsets.order.polling import LIST_PERIOD_MS, TICK_MS, HolderPolling
+from offsets.order.replay import LockReplay, Promotion
+from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
+from offsets.sets.following import Following
+from remoting.background_tasks import BackgroundTasks, all_results
+from remoting.client import Requester
+from remoting.clock import Clock
+from serving.telemetry.events import Event, Gauge, Measure
+from store.store import StoreError
+
+LOCKS_HELD: Final = Gauge("broker_locks_held", "Queues that clients have locked at brokers, by their last answers.")
+LOCK_CLIENTS: Final = Gauge("broker_lock_clients", "Clients of orderly groups that are connected to brokers.")
+OVERLAPS: Final = Gauge(
+    "broker_lock_overlaps", "Queues that two clients hold at brokers at the same time: pairs of clients."
+)
+LEFT_OUT: Final = Gauge("holders_left_out", "Clients and answers that found no room since the start.")
+
+#: How often locks are looked for that are to be given up.
+RELEASE_PERIOD_MS: Final = 1000
+
+
+class OrderService:
+    """The order of all declared groups."""
+
+    def __init__(
+        self,
+        following: Following,
+        lead: Lead,
+        declared: Declared,
+        client: Requester,
+        tasks: BackgroundTasks,
+        clock: Clock,
+        emit: Callable[[Event], None],
+        *,
+        replays: bool,
+    ) -> None:
+        """Listen to changes of masters; `replays`: take locks at new masters, and give up those of lost clients."""
+        self._following = following
+        self._lead = lead
+        self.declared: Final = declared
+        self._tasks = tasks
+        self._clock = clock
+        self._emit = emit
+        self._replays = replays
+        self.polling: Final = HolderPolling(client, tasks, clock, emit)
+        self.replay: Final = LockReplay(self.polling, client, clock, emit, self._may_write)
+        #: Monotonic ms: when this manager was seen to lead, when holders were looked at, and locks released last.
+        self._led_ms: int | None = None
+        self._looked_ms = clock.now_ms()
+        self._released_ms = 0
+        self._release: asyncio.Task[bool] | None = None
+        #: The lead in which the declared groups were loaded last, and why they cannot be.
+        self._loaded_term = 0
+        self._problem = ""
+        following.listeners.append(self.master_changed)
+
+    async def run(self) -> None:
+        """Follow holders for ever."""
+        while True:
+            if self._lead.is_leading() and self._loaded_term != self._lead.term:
+                await self._load(self._lead.term)
+            self.look()
+            await asyncio.sleep(TICK_MS / 1000)
+
+    async def _load(self, term: int) -> None:
+        try:
+            await self.declared.load()
+        except StoreError as error:
+            if self._problem != (problem := str(error)):
+                self._problem = problem
+                self._emit(OrderlyGroupsUnreadable(problem=problem))
+        else:
+            self._loaded_term, self._problem = term, ""
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield what a scrape reads."""
+        holders = self.polling.holders
+        yield Measure(LOCKS_HELD, holders.holdings)
+        yield Measure(LOCK_CLIENTS, holders.clients)
+        yield Measure(OVERLAPS, len(self.polling.overlaps))
+        yield Measure(LEFT_OUT, holders.left_out)
+
+    def look(self) -> None:
+        """Ask clients and brokers where that is due, and give up locks; call it each TICK_MS."""
+        polling, now_ms = self.polling, self._clock.now_ms()
+        groups = self._followed_groups(now_ms)
+        # After a pause lists are missing: a client that no list had in between is not lost for certain.
+        was_paused = now_ms - self._looked_ms > LIST_PERIOD_MS
+        self._looked_ms = now_ms
+        polling.forget([member for member in list(polling.holders.members()) if was_paused or member.of not in groups])
+        of_cluster: dict[str, list[OrderlyGroup]] = {}
+        for group in sorted(groups):
+            of_cluster.setdefault(group.cluster, []).append(group)
+        masters = {master.address: of_cluster.get(master.set_name.cluster, []) for master in self._following.masters()}
+        polling.list_groups({address: wanted for address, wanted in masters.items() if wanted})
+        polling.poll()
+        if now_ms - self._released_ms >= RELEASE_PERIOD_MS and (self._release is None or self._release.done()):
+            self._released_ms = now_ms
+            self._release = self._tasks.start(self._released(now_ms), "release_locks")
+
+    def master_changed(self, change: MasterChange) -> None:
+        """Prepare for the next master of a set that has lost its own, and replay locks at a new one."""
+        before, after = change.before, change.after
+        if before is not None and (after is None or after.address != before.address):
+            self.polling.holders.drop_broker(before.address)
+        if after is None:
+            if self._replays and self._lead.is_leading():
+                self._tasks.start(self._prepare(change), "prepare_replay")
+        elif change.kind is MasterChangeKind.FOUND:
+            return
+        elif self._replays and self._lead.is_leading():
+            # By this manager's clock: that of the controller may differ by more than a replay may take.
+            promotion = Promotion(after, self._clock.now_ms())
+            self._tasks.start(self._replayed(promotion), "replay_locks")
+        else:
+            self.polling.plan.watch(after.set_name, after.address, self._clock.now_ms())
+
+    async def _prepare(self, change: MasterChange) -> None:
+        """Confirm the holders of a set whose master has just failed, so that the promotion finds them confirmed.
+
+        Clients are connected to its other brokers too.
+        """
+        known = self._following.sets.get(change.set_name.broker_name)
+        replicas = {member.address for member in known.members} if known is not None else set()
+        if change.before is not None:
+            replicas.discard(change.before.address)
+        holders = self.polling.holders.members_at(change.set_name)
+        await all_results(self.polling.confirm(member, *replicas) for member in holders)
+
+    async def _replayed(self, promotion: Promotion) -> None:
+        await self.replay.replay(promotion)
+
+    async def _released(self, now_ms: int) -> None:
+        if self._replays:
+            is_known = self._lead.is_leading() and self._following.is_fresh()
+            masters = {master.set_name: master for master in self._following.masters()} if is_known else {}
+            await self.replay.release(masters)
+        else:
+            holders = self.polling.holders
+            gone = [m for m in holders.members() if holders.is_lost(m, now_ms) or holders.is_unlisted(m, now_ms)]
+            self.polling.forget(gone)
+
+    def _may_write(self, master: SetMaster) -> bool:
+        return self._lead.is_leading() and self._following.is_master(master)
+
+    def _followed_groups(self, now_ms: int) -> frozenset[OrderlyGroup]:
+        if self._lead.is_leading():
+            self._led_ms = now_ms
+        elif self._led_ms is None or now_ms - self._led_ms > BROKER_LOCK_MS:
+            self.declared.groups, self._loaded_term = None, 0
+        return self.declared.groups or frozenset()
