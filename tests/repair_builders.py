@@ -1,4 +1,4 @@
-"""What repairs decide by, with a valid default for everything: a set whose master A was read, and whose slave B is master now."""
+"""What repairs decide by, with a valid default for everything: master A was read, and its slave B is master now."""
 
 from offsets.proof import LogProof
 from offsets.queue_proof import Proved
@@ -34,7 +34,7 @@ def a_copy(offset=60, *, ago_ms=4_900, key=KEY):
 def before(readings=None, copies=None, *, same_until=10_000, parted_at=None, problem=""):
     known = KnownBefore(
         readings=tuple([a_reading()] if readings is None else readings),
-        replica_readings=tuple([a_copy()] if copies is None else copies),
+        replica_readings=tuple([a_copy(ago_ms=9_900), a_copy()] if copies is None else copies),
         fingerprints=(),
     )
     return Before(known, LogProof(same_until, parted_at, problem), CHANGED_MS)
