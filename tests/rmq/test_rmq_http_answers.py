@@ -104,6 +104,25 @@ def test_manager_that_leads_is_found_and_alone_it_is_named(rmq, peer):
     assert (one.code, "leads is o2:9883" in one.err, "--offset-manager" in one.err) == (1, True, True)
 
 
+def test_status_of_a_manager_that_does_not_lead_names_the_one_that_does(rmq, peer):
+    follows = {
+        "address": "o1:9883",
+        "role": "following",
+        "leaderAddress": "o2:9883",
+        "follows": "controllers",
+        "mastersKnown": True,
+        "brokerSets": 2,
+        "brokerSetsWithMaster": 2,
+        "store": "etcd",
+        "offsets": 0,
+        "dirtyKeys": 0,
+    }
+    ran = rmq.run("offsets", "status", "--offset-manager", peer(200, follows).url)
+
+    assert (ran.code, "o2:9883 leads: name it with --offset-manager" in ran.err) == (7, True), ran
+    assert "the leader is o2:9883" in ran.out
+
+
 def test_token_is_shown_where_something_changes_and_not_where_it_is_read(rmq, peer):
     manager = peer(200, OPERATIONS)
     rmq.run("offsets", "operations", "--offset-manager", manager.url)
