@@ -159,7 +159,6 @@ class OffsetManager:
         from offsets.http.commits import CommitViews  # noqa: PLC0415
         from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
         from offsets.http.order import OrderViews  # noqa: PLC0415
-        from offsets.http.order import OrderViews  # noqa: PLC0415
         from offsets.http.readings import ReadingViews  # noqa: PLC0415
         from offsets.http.repairs import RepairViews  # noqa: PLC0415
         from offsets.http.restores import RestoreViews  # noqa: PLC0415
