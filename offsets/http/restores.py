@@ -91,7 +91,7 @@ class UndoBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True
     force: bool = False
 
 
-class RecordView(msgspec.Struct, frozen=True, rename="camel"):
+class RecordView(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A record of RocksDB, both in Base64."""
 
     key: bytes

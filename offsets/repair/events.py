@@ -22,6 +22,12 @@ MESSAGES_SKIPPED: Final = Counter(
 MESSAGES_AGAIN: Final = Counter(
     "messages_read_again", "Messages that are read again, as offsets are lost and the repair only reports."
 )
+RUNS: Final = Counter(
+    "repair_runs",
+    "Repairs after changes of masters, by whether all was decided (complete) or not (incomplete).",
+    ("result",),
+    known=(("complete",), ("incomplete",)),
+)
 OFFSETS_TO_REPAIR: Final = Gauge(
     "offsets_to_repair", "Offsets that `rmq offsets repair RUN` would write, by the newest run of each set."
 )
@@ -55,6 +61,7 @@ class _RunEvent(Event, frozen=True, kw_only=True):
 
     def counted(self) -> Iterator[Count]:
         """Yield what it counts."""
+        yield Count(RUNS, ("complete" if self.problem is None else "incomplete",))
         for outcome, amount in zip(
             Outcome,
             (self.right, self.pushed, self.set_back, self.would_change, self.not_proved, self.failed),
