@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, prove
+from offsets.proof import LogBefore, LogNow, LogProof, Look, NoMessage, prove
 from offsets.queue_proof import QueueEnds, QueuePlace
+from offsets.readings.fingerprints import fingerprint_of
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import broker_options, broker_runtime
@@ -177,22 +178,13 @@ class AtBroker:
     async def look(self, place: int) -> Look:
         """Return the message that begins at a place of the log (33)."""
         try:
-            message = await self.call(message_in_log(place))
+            return fingerprint_of(await self.call(message_in_log(place)))
         except Refused as refused:
             return NoMessage.ABSENT if is_none_there(refused) else NoMessage.UNKNOWN
         except LogFileEnds:
             return NoMessage.ABSENT
         except (InvokeError, BodyError):
             return NoMessage.UNKNOWN
-        return Fingerprint(
-            place=message.physical_offset,
-            length=message.length,
-            topic=message.topic,
-            queue_id=message.queue_id,
-            queue_offset=message.queue_offset,
-            store_unix_ms=message.store_unix_ms,
-            body_crc=message.body_crc,
-        )
 
     # Groups and queues
 

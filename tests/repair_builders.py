@@ -1,4 +1,4 @@
-"""What repairs decide by, with a valid default for everything: a set whose master A was read, and whose slave B is master now."""
+"""What repairs decide by, with a valid default for everything: master A was read, and its slave B is master now."""
 
 from offsets.proof import LogProof
 from offsets.queue_proof import Proved

@@ -1,7 +1,6 @@
 """A broker set in memory, its readings, and the product's repairs and restores over them; nothing happens by itself."""
 
 import asyncio
-from types import SimpleNamespace
 
 from fakes.clock import FakeClock
 from offset_fuzz.brokers import CLUSTER, SET, Broker
@@ -13,6 +12,7 @@ from offsets.repair.repairer import Repairer
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.values import GroupTopic, SetName
 from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.log_epochs import LogEpoch
 from remoting.admin.stored_messages import read_message
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout
@@ -25,7 +25,7 @@ class Group:
     """A group with a member, or without."""
 
     def __init__(self, *, is_online=True, pops=False, positions=None):
-        self.is_online, self.pops = is_online, pops
+        self.is_online, self.pops, self.tells = is_online, pops, True
         self.positions = {("t", 0): 1_000_000} if positions is None else positions
         self.topics = ["t"]
 
@@ -39,6 +39,7 @@ class Site:
     def __init__(self, folder, *, has_epochs=False, resets_on_server=True, pops_in_kv=False, can_pop=True):
         self.folder, self.clock = folder, FakeClock()
         self.has_epochs, self.resets_on_server, self.pops_in_kv = has_epochs, resets_on_server, pops_in_kv
+        self.has_equal_lengths = False
         self.can_pop, self.slaves_clear_queues, self.remaking_deletes_offsets = can_pop, True, True
         self.groups = {"g": Group()}
         self.a, self.b = Broker(self, 1), Broker(self, 2)
@@ -93,8 +94,6 @@ class Site:
         mark = self.marks[max(self.marks)] if self.marks else None
         epochs = None
         if self.has_epochs:
-            from remoting.admin.log_epochs import LogEpoch
-
             epochs = tuple(LogEpoch(epoch=epoch, start_offset=start) for epoch, start in self.master.epochs)
         reading = Reading(
             set_name=NAME,

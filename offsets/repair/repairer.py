@@ -292,14 +292,12 @@ class Repairer:
         return RepairPass(at, master.master_epoch, known, changed_ms, Allowed(writes, check, sends_back), self._clock)
 
     async def _tell(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
-        """Keep a run and tell it; one that found all right is told, and not kept."""
-        is_right = not run.problem and not run.queues
-        if not is_right:
-            names = dict.fromkeys(GroupTopic(queue.group, queue.topic) for queue in run.queues)
-            self._runs[run.number] = run
-            for number in list(self._runs)[:-RUNS_MAX]:
-                del self._runs[number]
-            await self._keep(run, KeptRun(run=run, known=known_of(known, names), changed_ms=changed_ms))
+        """Keep a run and tell it."""
+        names = dict.fromkeys(GroupTopic(queue.group, queue.topic) for queue in run.queues)
+        self._runs[run.number] = run
+        for number in list(self._runs)[:-RUNS_MAX]:
+            del self._runs[number]
+        await self._keep(run, KeptRun(run=run, known=known_of(known, names), changed_ms=changed_ms))
         if one.first_write_ms is not None:
             self._emit(FirstWrite(milliseconds=one.first_write_ms - changed_ms))
         is_lost = run.problem or run.count(Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)

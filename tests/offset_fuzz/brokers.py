@@ -99,7 +99,7 @@ class Broker:
     def store(self, topic, queue_id, uid):
         """Take a message as master."""
         queue = self.queues.setdefault((topic, queue_id), [])
-        length = 110 + uid % 40
+        length = 128 if self.world.has_equal_lengths else 110 + uid % 40
         message = Message(uid, topic, queue_id, len(queue), length, self.world.clock.unix_ms())
         self._put(message, self.log.end)
         return message
@@ -280,15 +280,14 @@ class Broker:
         group = self.world.groups[fields["consumerGroup"]]
         if not group.is_connected(self):
             return RemotingCommand(ResponseCode.SYSTEM_ERROR, remark="not connected")
+        positions = {queue: position if group.tells else -1 for queue, position in group.positions.items()}
         held = ",".join(
             f'{{"brokerName":"{SET}","queueId":{queue_id},"topic":"{topic}"}}:{{"commitOffset":{position}}}'
-            for (topic, queue_id), position in group.positions.items()
+            for (topic, queue_id), position in positions.items()
         )
+        pops = ""
         if group.pops:
-            pops = f'{{"brokerName":"{SET}","queueId":-1,"topic":"{group.topics[0]}"}}:{{}}'
-            held, pops = "", pops
-        else:
-            pops = ""
+            held, pops = "", f'{{"brokerName":"{SET}","queueId":-1,"topic":"{group.topics[0]}"}}:{{}}'
         text = f'{{"mqTable":{{{held}}},"mqPopTable":{{{pops}}},"properties":{{"PROP_CONSUMER_START_TIMESTAMP":"1"}}}}'
         return RemotingCommand(0, body=text.encode())
 

@@ -57,12 +57,12 @@ def _pop_is_pull():
         found = await members(self, group, can_pop=can_pop)
         return found._replace(kind=GroupKind.PULL) if found.kind is GroupKind.POP else found
 
-    patch = mock.patch.object(rules.Before, "pops", lambda self, group: False)
+    patch = mock.patch.object(rules.Before, "pops", return_value=False)
     return [mock.patch.object(at_broker.AtBroker, "members", mutated), patch]
 
 
 def _changed_is_old_copy():
-    return [mock.patch.object(rules.Before, "is_old_copy", lambda self, key, shown: True)]
+    return [mock.patch.object(rules.Before, "is_old_copy", return_value=True)]
 
 
 def _looks_are_kept():
@@ -142,4 +142,5 @@ def found_at(name, seeds):
 if __name__ == "__main__":
     names = sys.argv[1:2] or list(MUTANTS)
     for name in names:
-        print(name, found_at(name, range(1, int(sys.argv[2]) if len(sys.argv) > 2 else 400)), flush=True)
+        seed = found_at(name, range(1, int(sys.argv[2]) if len(sys.argv) > 2 else 400))
+        sys.stdout.write(f"{name} {seed}\n")

@@ -1,8 +1,8 @@
-"""Histories of one broker set with its groups and one or two offset managers in virtual time, and what must always hold.
+"""Histories of one broker set, its groups and one or two offset managers in virtual time, and what must always hold.
 
-The managers' readings, repairs, proofs, rules and requests are the product's; brokers, clients, who is master and who leads are
-a model, and all that happens is decided by the seed. A history is some minutes long: messages are sent and consumed,
-slaves copy, operators reset, topics are made anew, masters are killed, promoted, restarted, wiped.
+The managers' readings, repairs, proofs, rules and requests are the product's; brokers, clients, who is master and who
+leads are a model, and all that happens is decided by the seed. A history is some minutes long: messages are sent and
+consumed, slaves copy, operators reset, topics are made anew, masters are killed, promoted, restarted, wiped.
 
 What must hold, asked at each write of a manager when it reaches a broker (`World.judge`): every message that the write
 lets a group pass over has been read by the group, since the last rewind that the broker or the last reading knows.
@@ -46,6 +46,8 @@ class Group:
         self.world, self.name, self.topics, self.pops = world, name, topics, pops
         self.is_online = world.chance(0.85)
         self.begins_at_first = world.chance(0.5)
+        #: Its member says how far it is; one that has not pulled yet does not.
+        self.tells = world.chance(0.4)
         #: (topic, queue id) -> where it reads next.
         self.positions = {}
         #: When it is connected to a broker.
@@ -266,6 +268,7 @@ class World:
         self.remaking_deletes_offsets = self.chance(0.5)
         self.slaves_clear_queues = self.chance(0.7)
         self.loss = self.random.choice([0, 0, 0.005, 0.03])
+        self.has_equal_lengths = self.chance(0.3)
         self.rate = self.random.choice([0.3, 3, 20])
         self.queues = self.random.choice([1, 2])
         self.uids = 0
@@ -376,14 +379,17 @@ class World:
             group.connect(broker, self.random.choice([0.1, 30]))
         self.tell(f"{broker.address} is master of epoch {self.epoch}, its log ends at {broker.log.end}")
 
+    def _send(self, count):
+        for _ in range(count):
+            self.uids += 1
+            topic, queue_id = self.random.choice(self.topics), self.random.randrange(self.queues)
+            self.master.store(topic, queue_id, self.uids)
+
     async def _produce(self):
         while True:
             await asyncio.sleep(self.random.expovariate(self.rate))
             if self.master is not None and self.master.is_alive:
-                for _ in range(self.random.randint(1, 3)):
-                    self.uids += 1
-                    topic, queue_id = self.random.choice(self.topics), self.random.randrange(self.queues)
-                    self.master.store(topic, queue_id, self.uids)
+                self._send(self.random.randint(1, 3))
 
     async def _consume(self):
         tick = 0
@@ -397,8 +403,8 @@ class World:
                     continue
                 if master is not None and group.is_connected(master):
                     group.consume(master)
-                if tick % 10 == 0 and alive:
-                    # Without a master clients commit to any replica.
+                # Pulls carry commits too. Without a master clients commit to any replica.
+                if alive and (tick % 10 == 0 or (master is not None and self.chance(0.3))):
                     group.commit(master or self.random.choice(alive))
                 if self.chance(0.002):
                     self._stop_or_start(group)
@@ -453,9 +459,14 @@ class World:
             elif what == "delete" and not group.is_online:
                 master.drop_offsets(group.name, topic)
             elif what == "remake":
-                master.remake(topic)
+                self._remake(topic)
             elif what == "expire" and master.log.places:
                 self._expire()
+
+    def _remake(self, topic):
+        self.master.remake(topic)
+        if self.chance(0.5):
+            self._send(self.random.randint(20, 600))
 
     def _rewind(self, master, group, topic, queue_id, *, is_seek):
         key = group.name, topic, queue_id
@@ -497,8 +508,33 @@ class World:
             await asyncio.sleep(self.random.uniform(3, 25))
             if len(self.managers) > 1 and self.chance(0.3):
                 self._pause(self.random.choice(self.managers))
+            await self._before_failover()
             await self._failover(copy)
             await asyncio.sleep(self.random.uniform(2, 40))
+
+    async def _before_failover(self):
+        """Let somebody change an offset just before the end of the master, which slaves may still copy."""
+        if self.chance(0.4):
+            # The last seconds of the log are on no slave.
+            for broker in self.brokers:
+                broker.is_frozen = broker is not self.master
+            await asyncio.sleep(self.random.uniform(0.2, 6))
+        if self.master is None or self.chance(0.5):
+            return
+        group = self.random.choice(list(self.groups.values()))
+        topic, queue_id = self.random.choice(group.topics), self.random.randrange(self.queues)
+        what = self.random.choice(["reset", "seek", "delete", "remake"])
+        self.tell(f"{what} {group.name} {topic} {queue_id}, moments before the end")
+        if what == "delete":
+            self.master.drop_offsets(group.name, topic)
+        elif what == "remake":
+            self._remake(topic)
+        else:
+            self._rewind(self.master, group, topic, queue_id, is_seek=what == "seek")
+        await asyncio.sleep(self.random.uniform(0, 6))
+        for broker in self.brokers:
+            if self.copies_offsets and broker is not self.master and broker.is_alive and self.chance(0.5):
+                broker.copy_offsets(self.master)
 
     def _pause(self, manager):
         seconds = self.random.choice([1, 8, 60])
@@ -519,6 +555,8 @@ class World:
             chosen = self.random.choice(others if self.chance(0.3) else clean)
             self.followed = before
             self._elect(chosen)
+            if self.chance(0.4):
+                self._send(self.random.randint(20, 600))
             if len(self.managers) > 1 and self.chance(0.2):
                 self._pause(self.random.choice(self.managers))
             await asyncio.sleep(self.random.uniform(1, 10))

@@ -34,6 +34,11 @@ def the_proof(looks, *, fingerprints=(0, 90, 140), begin=0, end=200, before_end=
     return prove(LogBefore(kept, before_end, before), LogNow(begin, end, now, epoch), shown)
 
 
+def exact(same_until, parted_at):
+    """Return what epochs say."""
+    return LogProof(same_until, parted_at, is_exact=True)
+
+
 SAME = ["same", "same", "same"]
 
 
@@ -75,8 +80,8 @@ def test_nothing_is_proved_without_a_message_that_is_still_there(fingerprints, b
 @pytest.mark.parametrize(
     ("before", "now", "epoch", "expected"),
     {
-        "the next epoch begins behind all that was read": (ONE, epochs((1, 0), (2, 170)), 2, LogProof(170, None)),
-        "it begins within what was read": (ONE, epochs((1, 0), (2, 155)), 2, LogProof(155, 155)),
+        "the next epoch begins behind all that was read": (ONE, epochs((1, 0), (2, 170)), 2, exact(170, None)),
+        "it begins within what was read": (ONE, epochs((1, 0), (2, 155)), 2, exact(155, 155)),
         "it begins below a message that matches": (
             ONE,
             epochs((1, 0), (2, 120)),
@@ -104,8 +109,8 @@ def test_epochs_say_exactly_where_logs_part_if_they_have_no_gap(before, now, epo
 @pytest.mark.parametrize(
     ("starts_at", "expected"),
     [
-        (120, LogProof(120, 120)),
-        (100, LogProof(100, 100)),
+        (120, exact(120, 120)),
+        (100, exact(100, 100)),
         # It contradicts the messages: they count.
         (80, LogProof(100, 100)),
         (145, LogProof(100, 100)),
@@ -120,6 +125,23 @@ def test_epochs_narrow_where_logs_part_between_two_messages(starts_at, expected)
 def test_a_reading_is_proved_by_its_first_end():
     assert LogProof(150, None).proves(150)
     assert not LogProof(150, None).proves(151)
+
+
+@pytest.mark.parametrize(
+    ("proof", "own", "expected"),
+    [
+        (LogProof(150, None), (90, 140), 150),
+        # Another master wrote since: what this one has of its own proves nothing of that.
+        (LogProof(150, None), (90,), 100),
+        (LogProof(150, None), (), 0),
+        # Of another log.
+        (LogProof(150, None), (90, 145), 100),
+        (exact(155, 155), (), 155),
+    ],
+)
+def test_readings_of_one_run_are_proved_by_its_own_messages_or_by_epochs(proof, own, expected):
+    found = proof.of_run([at(place) for place in own])
+    assert (found.same_until, found.parted_at) == (expected, proof.parted_at)
 
 
 # Any history of a set: what is proved has to be true of the bytes.

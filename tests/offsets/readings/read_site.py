@@ -13,6 +13,8 @@ from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
 
 PERIOD_MS = 5000
+#: Brokers that hang are not waited for.
+WAITS_MAX = 200
 KEY = QueueKey("g", "orders", 0)
 NAME = SetName(CLUSTER, SET)
 
@@ -59,8 +61,16 @@ class Site:
         self.clock.pass_ms(ms)
         if is_fresh:
             self.following.answered_ms = self.clock.now_ms()
-        for _ in range(12):
-            await asyncio.sleep(0.002)
+        # What is due begins at the next tick.
+        await asyncio.sleep(0.005)
+        for _ in range(WAITS_MAX):
+            if not self._is_reading():
+                break
+            await asyncio.sleep(0.001)
+
+    def _is_reading(self):
+        found = self.readings._sets.values()
+        return any(each.is_under_way for one in found for each in (one, *one.replicas.values()))
 
     async def read(self, count=1, *, offset=None, master=1):
         """Let periods pass in which messages are written and an offset moves."""

@@ -5,8 +5,8 @@ from read_brokers import Brokers, ReadBroker
 from reading_builders import NAME
 
 from offsets.readings import kinds
-from offsets.readings.kinds import MEMBERS_MAX, OLD_MS, STALE_MS, GroupKinds, is_pop_retry, kind_of
-from offsets.values import GroupKind, GroupTopic
+from offsets.readings.kinds import MEMBERS_MAX, OLD_MS, STALE_MS, GroupKinds, kind_of
+from offsets.values import GroupKind, GroupTopic, is_pop_retry
 from remoting.admin.client import AdminClient, AdminLimits
 
 G = GroupTopic("g", "orders")

@@ -265,7 +265,7 @@ async def test_one_operation_runs_at_a_time(site):
 
 
 async def test_an_unknown_operation_says_who_may_have_it(site):
-    with pytest.raises(NoSuchOperation, match="10.0.0.7:1"):
+    with pytest.raises(NoSuchOperation, match=r"10\.0\.0\.7:1"):
         await site.operations.find("abc@10.0.0.7:1")
 
 

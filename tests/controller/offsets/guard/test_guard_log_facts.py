@@ -41,7 +41,16 @@ def a_runtime(*, version="V5_5_0", boot=NOW_MS + 60_000, end=900, behind=0, begi
 
 
 def a_message(stored):
-    return StoredMessage(queue_id=0, queue_offset=0, physical_offset=0, length=1, body_crc=0, topic="t", store_unix_ms=stored, born_unix_ms=stored)
+    return StoredMessage(
+        queue_id=0,
+        queue_offset=0,
+        physical_offset=0,
+        length=1,
+        body_crc=0,
+        topic="t",
+        store_unix_ms=stored,
+        born_unix_ms=stored,
+    )
 
 
 def a_log(*epochs, first=None, **runtime):
