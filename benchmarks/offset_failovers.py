@@ -315,7 +315,8 @@ it is goes on within {GOAL_GOES_ON_S} s, too.""",
 
 _LOSSES = f"""\
 A lone broker that a NameServer shows, 1,000 messages a second, each loss {LOSS_RUNS} times, a restart {RESTARTS} times.
-Clients are of the release of the brokers, and as they come. A client of group `{CHANGING}` is killed with the broker, and another one joins.
+Clients are of the release of the brokers, and as they come. A client of group `{CHANGING}` is killed with the broker,
+and another one joins.
 Group `reset` stands still while its offsets are set to 0, with those of 10,000 queues of other groups; one command
 restores the latter, another one the former, and the group starts again. Twice are all deliveries of what the group had
 got before. Skipped can be read at the end but never came.
