@@ -34,7 +34,7 @@ def a_copy(offset=60, *, ago_ms=4_900, key=KEY):
 def before(readings=None, copies=None, *, same_until=10_000, parted_at=None, problem=""):
     known = KnownBefore(
         readings=tuple([a_reading()] if readings is None else readings),
-        replica_readings=tuple([a_copy()] if copies is None else copies),
+        replica_readings=tuple([a_copy(ago_ms=9_900), a_copy()] if copies is None else copies),
         fingerprints=(),
     )
     return Before(known, LogProof(same_until, parted_at, problem), CHANGED_MS)

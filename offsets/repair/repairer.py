@@ -262,9 +262,11 @@ class Repairer:
         """Look for members of groups that had none, and decide about these groups."""
         while one.waiting and self._clock.now_ms() - changed_ms <= AWAITED_MS:
             await asyncio.sleep(LOOK_S)
-            if not self._is_leading():
-                continue
-            await _repaired(one, set(one.waiting))
+            if self._runs[run.number].applied_unix_ms is not None:
+                # An operator has decided.
+                return
+            if self._is_leading():
+                await _repaired(one, set(one.waiting))
         former = run
         run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=run.number)
         if run.counts != former.counts:

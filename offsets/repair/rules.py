@@ -7,8 +7,8 @@ only if all of this holds; what would need a second proof is reported:
   master is the same up to the first end of that reading (`offsets.proof`). The offset of the newest such reading
   counts, or less where a later reading shows less: a rewind or a reset that a reading shows. Where a later reading
   shows none, the offset was deleted.
-- The new master still shows what it showed when it was read as a replica after that reading, and went back at no
-  reading before: it has only not copied since. Whatever else changed it is newer.
+- The new master still shows what it showed when it was read as a replica after that reading, and nothing but copies
+  had changed that before: it has only not copied since. Whatever else changed it is newer.
 - The group pulls: all its members say so now. Below the offset of a group that pops lie messages that nobody has
   acknowledged. Where a member holds the queue, the offset is raised no further than that member is.
 - The message before the offset lies below the first end of that reading (`queue_proof.proved_offset`), so it is no
@@ -176,20 +176,34 @@ class Before:
         return self.reading is not None and any(copy.began_ms >= self.reading.ended_ms for copy in self._copies)
 
     def is_old_copy(self, key: QueueKey, shown: int | None) -> bool:
-        """Return whether the new master shows what it had as a replica, and had not been set back there."""
-        assert self.reading is not None, "asked only of what may be pushed"
-        former = None
+        """Return whether the new master shows what it had as a replica, and nothing but its copies had changed that.
+
+        A copy that was made between two looks at the replica has at least what the master had at the reading before
+        the first of them. Less was committed to the replica itself, or was copied after somebody had set it back.
+        """
+        reading = self.reading
+        assert reading is not None, "asked only of what may be pushed"
+        if shown is not None and not any(copy.ended_ms <= reading.began_ms for copy in self._copies):
+            return False
+        former: ReplicaReading | None = None
         has_later = False
         for copy in self._copies:
             value = self.offset(copy, key)
-            if former is not None and (value is None or value < former):
-                return False
-            former = value
-            if copy.began_ms >= self.reading.ended_ms:
+            if former is not None and value != self.offset(former, key):
+                floor = self._read_before(former, key)
+                if value is None or floor is None or value < floor:
+                    return False
+            former = copy
+            if copy.began_ms >= reading.ended_ms:
                 has_later = True
                 if value != shown:
                     return False
         return has_later
+
+    def _read_before(self, copy: ReplicaReading, key: QueueKey) -> int | None:
+        """Return what the master had before a look at its replica; None if nothing is known."""
+        earlier = [reading for reading in self.known.readings if reading.ended_ms <= copy.began_ms]
+        return self.offset(earlier[-1], key) if earlier else None
 
 
 def is_system_group(group: str) -> bool:

@@ -45,7 +45,28 @@ NOT_PROVED = Outcome.NOT_PROVED, None
         pytest.param(before(copies=[a_copy(50)]), a_queue(60), RIGHT, id="changed since it was read as a replica"),
         pytest.param(before(copies=[a_copy(60)]), a_queue(None), RIGHT, id="deleted since then"),
         pytest.param(
+            before(copies=[a_copy()]), a_queue(60), RIGHT, id="only looked at once: it may have changed before"
+        ),
+        pytest.param(
             before(copies=[a_copy(90, ago_ms=9_000), a_copy(60)]), a_queue(60), RIGHT, id="set back before the reading"
+        ),
+        pytest.param(
+            before([a_reading(55, ago_ms=10_000), a_reading()], [a_copy(40, ago_ms=9_900), a_copy(60)]),
+            a_queue(60),
+            PUSHED,
+            id="copied between two looks",
+        ),
+        pytest.param(
+            before([a_reading(70, ago_ms=10_000), a_reading()], [a_copy(40, ago_ms=9_900), a_copy(60)]),
+            a_queue(60),
+            RIGHT,
+            id="committed to the replica itself: the master had more",
+        ),
+        pytest.param(
+            before([a_reading(70, ago_ms=10_000), a_reading()], [a_copy(None, ago_ms=9_900), a_copy(60)]),
+            a_queue(60),
+            RIGHT,
+            id="its first offset is less than the master had",
         ),
         pytest.param(
             before([a_reading(100, ago_ms=9_000), a_reading(40, ago_ms=5_000, first_end=20_000)]),
@@ -54,7 +75,9 @@ NOT_PROVED = Outcome.NOT_PROVED, None
             id="a replica that no copy was read of since",
         ),
         pytest.param(
-            before([a_reading(100, ago_ms=9_000), a_reading(40, first_end=20_000)], [a_copy(20)]),
+            before(
+                [a_reading(100, ago_ms=9_000), a_reading(40, first_end=20_000)], [a_copy(20, ago_ms=9_900), a_copy(20)]
+            ),
             a_queue(20, proved=100),
             (Outcome.PUSHED, 40),
             id="a rewind that a later reading shows",
@@ -136,7 +159,7 @@ def parted(newest=1_000, *, copies=None, **values):
             parted(), a_queue(500, parted_at=900, members=held(901)), (Outcome.SET_BACK, 500), id="its member is beyond"
         ),
         pytest.param(
-            before([a_reading(1_000)], [a_copy(500)], parted_at=9_000, same_until=9_000),
+            before([a_reading(1_000)], [a_copy(500, ago_ms=9_900), a_copy(500)], parted_at=9_000, same_until=9_000),
             a_queue(500, parted_at=900, proved=880),
             (Outcome.SET_BACK, 880),
             id="raised no further than a reading proves",
