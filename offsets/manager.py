@@ -134,6 +134,7 @@ class OffsetManager:
         ]
         #: Called in this order once no request is served any more: offsets are stored before the lead is given up.
         self._closing: list[Callable[[], Awaitable[None]]] = [
+            self._repairer.close,
             self._readings.close,
             self._commits.close,
             self._lead.resign,

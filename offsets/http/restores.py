@@ -315,6 +315,7 @@ class RestoreViews:
     @get("/v1/offsets/operations", refusals=(503,))
     async def operations(self) -> KeptOperationListing:
         """Operations of this manager at brokers that can be undone: the last ones, the newest first."""
+        self._lead.check()
         return KeptOperationListing(
             [
                 KeptOperationView(

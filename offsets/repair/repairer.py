@@ -120,6 +120,14 @@ class Repairer:
         self._runs = {number: document.run for number, document in kept.items()} | self._runs
         self._last = max(self._runs, default=0)
 
+    async def close(self) -> None:
+        """End all runs: one may wait two minutes for members of groups."""
+        tasks = [task for task in self._running.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     @property
     def running(self) -> int:
         """Sets with a run under way."""

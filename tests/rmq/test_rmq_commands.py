@@ -91,7 +91,7 @@ def test_commands_that_need_a_controller_say_that_the_profile_names_none(site, t
         (["controller", "sets", "broker-a"], "no controller: name it there, or with --controller"),
         (["config", "get", "controller"], "no controller: name it there, or with --controller"),
         (["scaling", "list"], "no controller: name it there, or with --controller-http"),
-        (["offsets", "mirror"], "no offset manager: name it there, or with --offset-manager"),
+        (["offsets", "sets"], "no offset manager: name it there, or with --offset-manager"),
     ):
         ran = rmq.run(*words)
         assert (ran.code, ran.err) == (3, f"rmq: the profile names {sentence}\n")

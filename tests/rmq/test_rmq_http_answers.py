@@ -20,7 +20,7 @@ FOLLOWS = {"error": {"code": "not_leader", "message": "The manager that leads is
 OPERATIONS = {"operations": []}
 #: Longer than any test takes.
 NEVER_S = "600"
-NOTHING_WRITTEN = {"operationId": "", "counts": {"ready": 1}, "problems": [], "queues": []}
+NOTHING_WRITTEN = {"operationId": "", "counts": {"would change": 1}, "problems": [], "queues": []}
 
 
 class HttpPeer:
@@ -165,7 +165,7 @@ def test_question_that_is_interrupted_changes_nothing(rmq, peer):
 
 
 def test_change_that_fails_fails_also_if_nobody_reads_its_rows(rmq, peer, unread):
-    failed = {"operationId": "o1", "counts": {"refused": 1}, "problems": [], "queues": []}
+    failed = {"operationId": "o1", "counts": {"failed": 1}, "problems": [], "queues": []}
     manager = peer(200, NOTHING_WRITTEN, after=[(200, failed)])
     ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, stdout=unread)
 
@@ -309,7 +309,7 @@ def test_wait_for_a_resize_that_is_interrupted_says_that_it_goes_on(rmq, peer):
 def test_operations_show_when_they_were_done(rmq, peer):
     done = {
         "operationId": "a",
-        "kind": "reset",
+        "kind": "restore",
         "writer": "w",
         "unixMs": 1_800_000_000_000,
         "queues": 1,

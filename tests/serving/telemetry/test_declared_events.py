@@ -96,5 +96,6 @@ def test_the_pages_come_from_the_declaration():
     assert [(family.name, family.kind) for family in DECLARED.families(FamilyMaker("p_"))] == [
         ("p_brokers", "gauge"),
         ("p_failures_total", "counter"),
+        ("p_looks_total", "counter"),
         ("p_look_seconds", "histogram"),
     ]
