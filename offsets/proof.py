@@ -16,7 +16,7 @@ the epoch of the present master without a gap, and no message that matches contr
 A reading takes the end of the log first, then the offsets, then the end again. Its offsets are proved if the log is
 the same up to its *first* end: what lies behind it was written while the offsets were read.
 
-Source: docs/protocol/offsets.md 8.2, docs/protocol/broker-admin.md 32 and 33.
+Source: docs/protocol/offsets.md 6.1, docs/protocol/broker-admin.md 32 and 33.
 """
 
 import enum

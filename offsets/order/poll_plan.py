@@ -13,16 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from offsets.order.holders import CLIENT_VALIDITY_MS, ConsumerKind, Holders, Member
-from offsets.values import SetName
+from offsets.order.holders import ConsumerKind, Holders, Member
 
 #: How often each client of an orderly group is asked.
 PERIOD_MS: Final = 1000
 #: Requests a second to all clients, apart from those about suspects and replays.
 RATE_MAX: Final = 100
-#: For how long after a promotion it is looked often who joins, as holders trust locks of the former master; how often.
-WATCH_MS: Final = CLIENT_VALIDITY_MS
-WATCH_PERIOD_MS: Final = 2000
 #: How long a broker waits for a client, and one of its threads with it.
 RELAY_MS: Final = 10_000
 #: Silent clients that one broker may wait for; other clients are asked through others. With as many requests under
@@ -33,7 +29,7 @@ SILENT_MS: Final = 10_000
 
 
 class PollPlan:
-    """Which clients are due, what brokers still wait for, and which sets have a new master."""
+    """Which clients are due, and what brokers still wait for."""
 
     def __init__(self, holders: Holders) -> None:
         self._holders = holders
@@ -41,16 +37,6 @@ class PollPlan:
         self._under_way: Counter[str] = Counter()
         #: And when those were sent that the client did not answer in time.
         self._waited_for_ms: dict[str, list[int]] = {}
-        self._watches: dict[SetName, tuple[str, int]] = {}
-
-    def watch(self, set_name: SetName, address: str, now_ms: int) -> None:
-        """Note that a set has a new master at "host:port": a client that gets a queue there gets its lock at once."""
-        self._watches[set_name] = address, now_ms + WATCH_MS
-
-    def watched(self, now_ms: int) -> dict[SetName, str]:
-        """Return the sets whose masters are new, with the addresses of these."""
-        self._watches = {name: watch for name, watch in self._watches.items() if watch[1] > now_ms}
-        return {name: address for name, (address, _) in self._watches.items()}
 
     def due(self, now_ms: int, under_way: Collection[Member] = ()) -> list[Member]:
         """Return the clients that are due, those that wait longest first; `under_way` are those asked already."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from offsets.order.events import HolderSilent
 from offsets.order.holders import UNCONFIRMED_MS, Confirmation, GroupQueue, Holders, Member, OrderlyGroup
 from offsets.order.overlaps import Overlaps, suspects
-from offsets.order.poll_plan import RATE_MAX, WAITED_FOR_MAX, WATCH_PERIOD_MS, PollPlan
+from offsets.order.poll_plan import RATE_MAX, WAITED_FOR_MAX, PollPlan
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.clients import running_consumer
 from remoting.admin.groups import connections_of_group
@@ -23,9 +23,10 @@ from serving.telemetry.events import Event
 
 #: How often due clients are looked for.
 TICK_MS: Final = 500
-#: How often the clients of groups are listed; more rarely where that were more than LISTS_RATE_MAX a second at all
-#: brokers together: some 5 % of a core.
-LIST_PERIOD_MS: Final = 20_000
+#: How often the clients of groups are listed: holders trust locks of a former master for 30 s, and a client that joins
+#: meanwhile gets its lock at once. More rarely where that were more than LISTS_RATE_MAX a second at all brokers
+#: together: some 5 % of a core.
+LIST_PERIOD_MS: Final = 5000
 LISTS_RATE_MAX: Final = 250
 #: Brokers through which a client is asked that is not connected to the first of them.
 TRIES_MAX: Final = 3
@@ -56,7 +57,6 @@ class HolderPolling:
         self.overlaps: Final = Overlaps()
         self.plan: Final = PollPlan(self.holders)
         self._listings: dict[str, _Listing] = {}
-        self._listed_new_ms = 0
         #: Queries that are under way; each returns whether the client has answered.
         self._under_way: dict[Member, asyncio.Task[bool]] = {}
         #: Clients that are suspected together and asked for it now.
@@ -89,12 +89,6 @@ class HolderPolling:
             if last is None or (last.task.done() and now_ms - last.began_ms >= LIST_PERIOD_MS):
                 task = self._tasks.start(self._list_at(address, groups, pause_s), "list of clients")
                 self._listings[address] = _Listing(task, now_ms)
-        if now_ms - self._listed_new_ms >= WATCH_PERIOD_MS:
-            self._listed_new_ms = now_ms
-            # A client that joins at a new master may get a queue there at once.
-            for set_name, address in self.plan.watched(now_ms).items():
-                groups = sorted({member.of for member in self.holders.members_at(set_name)})
-                self._tasks.start(self._list_at(address, groups, pause_s), "list of clients at a new master")
 
     async def list_group(self, address: str, of: OrderlyGroup) -> None:
         """List the clients of a group at one broker, slaves included; raises InvokeError, Refused and BodyError."""

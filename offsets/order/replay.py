@@ -122,8 +122,6 @@ class LockReplay:
         self._clock = clock
         self._emit = emit
         self._may_write = may_write
-        #: The latest promotion of each set.
-        self._latest: dict[SetName, Promotion] = {}
 
     # Taking locks
 
@@ -133,18 +131,14 @@ class LockReplay:
         Clients that were not confirmed within FRESH_MS are asked before. It ends REPLAY_MS_MAX after the promotion, or
         with the set's next one, apart from requests under way.
         """
-        master, now_ms = promotion.master, self._clock.now_ms()
-        latest = self._latest.get(master.set_name)
-        if latest is None or latest.promoted_ms <= promotion.promoted_ms:
-            self._latest[master.set_name] = promotion
-            self._polling.plan.watch(master.set_name, master.address, now_ms)
+        now_ms = self._clock.now_ms()
         turns = asyncio.Semaphore(CLIENTS_AT_ONCE)
 
         async def replayed_of(member: Member) -> list[ReplayedQueue]:
             async with turns:
                 return await self._replay_of(member, promotion)
 
-        members = self._holders.members_at(master.set_name)
+        members = self._holders.members_at(promotion.master.set_name)
         members.sort(key=lambda member: not self._holders.client(member).is_fresh(now_ms))
         found = [row for rows in await all_results(map(replayed_of, members)) for row in rows]
         for event in _events(promotion, found):
@@ -204,9 +198,8 @@ class LockReplay:
         return queues_to_replay(self._holders, member, promotion.master.set_name)
 
     def _is_too_late(self, promotion: Promotion) -> bool:
-        if self._clock.now_ms() - promotion.promoted_ms > REPLAY_MS_MAX:
-            return True
-        return self._latest.get(promotion.master.set_name) != promotion or not self._may_write(promotion.master)
+        elapsed_ms = self._clock.now_ms() - promotion.promoted_ms
+        return elapsed_ms > REPLAY_MS_MAX or not self._may_write(promotion.master)
 
     # Giving up locks
 

@@ -13,9 +13,9 @@ from offsets.lead import Lead
 from offsets.order.declared import Declared
 from offsets.order.events import OrderlyGroupsUnreadable
 from offsets.order.holders import BROKER_LOCK_MS, OrderlyGroup
-from offsets.order.polling import LIST_PERIOD_MS, TICK_MS, HolderPolling
+from offsets.order.polling import TICK_MS, HolderPolling
 from offsets.order.replay import LockReplay, Promotion
-from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
+from offsets.sets.followed import MasterChange, SetMaster
 from offsets.sets.following import Following
 from remoting.background_tasks import BackgroundTasks, all_results
 from remoting.client import Requester
@@ -32,6 +32,8 @@ LEFT_OUT: Final = Gauge("holders_left_out", "Clients and answers that found no r
 
 #: How often locks are looked for that are to be given up.
 RELEASE_PERIOD_MS: Final = 1000
+#: After a longer pause of this process lists of clients are missing.
+PAUSED_MS: Final = 20_000
 
 
 class OrderService:
@@ -99,8 +101,8 @@ class OrderService:
         """Ask clients and brokers where that is due, and give up locks; call it each TICK_MS."""
         polling, now_ms = self.polling, self._clock.now_ms()
         groups = self._followed_groups(now_ms)
-        # After a pause lists are missing: a client that no list had in between is not lost for certain.
-        was_paused = now_ms - self._looked_ms > LIST_PERIOD_MS
+        # A client that no list had since before a pause is not lost for certain.
+        was_paused = now_ms - self._looked_ms > PAUSED_MS
         self._looked_ms = now_ms
         polling.forget([member for member in list(polling.holders.members()) if was_paused or member.of not in groups])
         of_cluster: dict[str, list[OrderlyGroup]] = {}
@@ -121,14 +123,9 @@ class OrderService:
         if after is None:
             if self._replays and self._lead.is_leading():
                 self._tasks.start(self._prepare(change), "prepare_replay")
-        elif change.kind is MasterChangeKind.FOUND:
-            return
         elif self._replays and self._lead.is_leading():
             # By this manager's clock: that of the controller may differ by more than a replay may take.
-            promotion = Promotion(after, self._clock.now_ms())
-            self._tasks.start(self._replayed(promotion), "replay_locks")
-        else:
-            self.polling.plan.watch(after.set_name, after.address, self._clock.now_ms())
+            self._tasks.start(self._replayed(Promotion(after, self._clock.now_ms())), "replay_locks")
 
     async def _prepare(self, change: MasterChange) -> None:
         """Confirm the holders of a set whose master has just failed, so that the promotion finds them confirmed.

@@ -17,7 +17,7 @@ only if all of this holds; what would need a second proof is reported:
 Where the logs have parted, groups are sent to the first message behind that place. That is mostly lower than what is
 shown, and then needs no proof. Where it is higher, the offset is raised no further than above.
 
-Source: docs/protocol/offsets.md.
+Source: docs/protocol/offsets.md 8.2.
 """
 
 import enum

@@ -156,9 +156,6 @@ class Broker:
         return None if entry is None else entry.offset
 
     def put_offset(self, group, topic, queue_id, offset, moves):
-        if self.offset(group, topic, queue_id) == offset and self.world.master is not self:
-            # Nobody can see that a client has gone back to exactly what a replica had.
-            return
         self.offsets.setdefault((group, topic), {})[queue_id] = Entry(offset, moves)
         self.moves[group, topic, queue_id] = moves
 

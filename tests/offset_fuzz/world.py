@@ -13,7 +13,7 @@ Left out, so no history shows it:
   end of both or of none), brokers of two releases in one set.
 - How members of several clients share queues: each group is one member.
 - A topic that is made anew at the new master in the moments between the look at its messages and a write.
-- A client that goes back to exactly the offset that the next master has as a replica, while there is no master.
+- A client that goes back to exactly the offset that the next master had as a replica: nobody can see that.
 - Clients that begin without an offset are not judged: what they skip is by their own policy.
 """
 
@@ -158,6 +158,8 @@ class Manager:
         self.told = []
         #: What readings of the master knew of rewinds: (monotonic ms, moves).
         self.seen_moves = []
+        #: Address of a replica -> what it had when it was read last, and what it knew of rewinds.
+        self.seen_copies = {}
         self.tasks = BackgroundTasks(self._failed)
         self.following = FollowedMaster(world.clock, self.told.append)
         self.readings = Readings(
@@ -234,8 +236,11 @@ class Manager:
             await asyncio.sleep(world.random.uniform(0.01, 0.3))
         if not broker.is_alive:
             raise ConnectionRefused(address, "nobody listens")
-        if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET and broker is world.master:
-            self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
+        if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET:
+            if broker is world.master:
+                self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
+            else:
+                self.seen_copies[address] = {key: (broker.offset(*key), moves) for key, moves in broker.moves.items()}
         answer = broker.answer(request, self._judge)
         await asyncio.sleep(world.random.uniform(0.0001, 0.003))
         await self._while_paused()
@@ -324,7 +329,9 @@ class World:
         if offset <= old:
             return
         self.raises += 1
-        known = max(broker.moves.get(key, 0), manager.known_moves(key))
+        offset_then, moves_then = manager.seen_copies.get(broker.address, {}).get(key, (None, 0))
+        is_same = offset_then == broker.offset(*key)
+        known = max(moves_then if is_same else broker.moves.get(key, 0), manager.known_moves(key))
         read = set().union(*self.reads[key][known:])
         first, _ = broker.ends(topic, queue_id)
         passed = {uid for _, uid in broker.queues.get((topic, queue_id), [])[max(old, first) : offset]}

@@ -94,10 +94,10 @@ def read_since(manager, unix_ms):
         return next((row["readUnixMs"] for row in manager.get("/v1/offsets/sets").body["sets"]), None) or 0
 
     # The first one after it may have begun before it.
-    for _ in range(2):
-        wait_until(lambda: newest() > unix_ms, seconds=WAIT_S, what="a reading")
-        unix_ms = newest()
-    return unix_ms + 1
+    wait_until(lambda: newest() > unix_ms, seconds=WAIT_S, what="a reading")
+    first = newest()
+    wait_until(lambda: newest() > first, seconds=WAIT_S, what="another reading")
+    return newest() + 1
 
 
 def iso(unix_ms):

@@ -170,7 +170,7 @@ def _repair_row(run: RepairRow) -> OffsetStatusRow | None:
     state: State
     if counts[WOULD_CHANGE]:
         state, advice = "would_change", f"rmq offsets repair {run.run}"
-        text += f"; {run.messages_again} messages are read again, up to {run.messages_skipped} skipped, until you run"
+        text += f"; until then {run.messages_again} messages are read again, and up to {run.messages_skipped} skipped"
     elif counts["failed"] or run.problem:
         state = "failed"
     elif counts["not proved"]:

@@ -56,6 +56,8 @@ class LocksOfManager:
         client = RemotingClient(self.clock)
         self.admin = AdminClient(client, AdminLimits(timeout_ms=3000, requests_per_peer_max=32))
         self.failed = []
+        #: The groups that are listed, by the address of a master.
+        self.masters = {}
         async with BackgroundTasks(lambda name, error: self.failed.append((name, error))) as tasks:
             self.polling = HolderPolling(client, tasks, self.clock, self.events.append)
             self.holders = self.polling.holders
@@ -69,7 +71,7 @@ class LocksOfManager:
     async def _poll(self):
         while True:
             self.polling.poll()
-            self.polling.list_groups({})
+            self.polling.list_groups(self.masters)
             await asyncio.sleep(TICK_MS / 1000)
 
     def run(self, work):

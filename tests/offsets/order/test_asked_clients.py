@@ -7,7 +7,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.order_site import eventually, order_site
 from fakes.orderly_broker import MEMBERS, RUNNING, OrderlyClient
-from orderly_builders import CLUSTER, ORDERLY, SET, a_group_queue, a_member
+from orderly_builders import CLUSTER, ORDERLY, a_group_queue, a_member
 
 from offsets.order import polling
 from offsets.order.events import QUERY_FAILURES, BrokerLockOverlap, BrokerLockOverlapEnded, HolderSilent
@@ -105,17 +105,6 @@ async def test_groups_of_one_broker_are_listed_with_a_pause_in_between(site, mon
     assert site.first.count(MEMBERS) == 3
     # Two brokers share 20 requests a second.
     assert time.perf_counter() - began >= 0.2
-
-
-async def test_client_that_joins_at_a_new_master_is_found_there(site):
-    site.connect("c1", OrderlyClient(0))
-    await site.mirrored()
-    site.connect("c2", OrderlyClient(1))
-    site.connect("c3", OrderlyClient(1, group="g2"))
-    site.polling.plan.watch(SET, site.second.address, site.clock.now_ms())
-    site.polling.list_groups({})
-    await eventually(lambda: site.clients() == ["c1", "c2"])
-    assert site.holders.groups() == [ORDERLY]
 
 
 async def test_client_that_hangs_delays_no_other_one(site):

@@ -1,14 +1,13 @@
 """Which client is asked when, and through which broker."""
 
 import pytest
-from orderly_builders import FIRST, ORDERLY, SECOND, SET, a_member, answer, listed
+from orderly_builders import FIRST, ORDERLY, SECOND, a_member, answer, listed
 
 from offsets.order.poll_plan import (
     PERIOD_MS,
     RELAY_MS,
     SILENT_MS,
     WAITED_FOR_MAX,
-    WATCH_MS,
     PollPlan,
 )
 
@@ -64,13 +63,6 @@ def test_silent_client_is_left_alone_for_a_while():
     ask(plan, "c1", 0, answers=False)
     assert plan.is_silent(a_member("c1"), SILENT_MS - 1)
     assert not plan.is_silent(a_member("c1"), SILENT_MS)
-
-
-def test_set_with_a_new_master_is_watched_for_30_s():
-    plan = a_plan("c1")
-    plan.watch(SET, FIRST, 0)
-    assert plan.watched(WATCH_MS - 1) == {SET: FIRST}
-    assert plan.watched(WATCH_MS) == {}
 
 
 def test_queries_are_spread_over_the_brokers_of_a_client():

@@ -8,7 +8,7 @@ from fakes.order_site import ME, eventually, locks, order_site
 from fakes.orderly_broker import LOCK, MEMBERS, UNLOCK, OrderlyClient
 from orderly_builders import ORDERLY
 
-from offsets.order import poll_plan, polling, service
+from offsets.order import polling, service
 from offsets.order.events import (
     BrokerLockOverlap,
     BrokerLocksReleased,
@@ -16,14 +16,13 @@ from offsets.order.events import (
     OrderlyGroupsUnreadable,
 )
 from offsets.order.holders import BROKER_LOCK_MS, FRESH_MS
-from offsets.order.polling import LIST_PERIOD_MS
+from offsets.order.service import PAUSED_MS
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     """What is repeated is repeated often."""
-    for module in (polling, poll_plan):
-        monkeypatch.setattr(module, "WATCH_PERIOD_MS", 200)
+    monkeypatch.setattr(polling, "LIST_PERIOD_MS", 200)
     monkeypatch.setattr(service, "TICK_MS", 50)
     monkeypatch.setattr(service, "RELEASE_PERIOD_MS", 100)
 
@@ -142,10 +141,10 @@ async def test_manager_that_does_not_lead_for_a_moment_still_knows_holders_and_l
 async def test_manager_that_was_paused_learns_its_clients_anew(paused):
     """No list was requested meanwhile: that a client was not listed does not say that it is lost."""
     paused.order.look()
-    paused.pass_ms(LIST_PERIOD_MS)
+    paused.pass_ms(PAUSED_MS)
     paused.order.look()
     assert paused.holds("c1")
-    paused.pass_ms(LIST_PERIOD_MS + 1)
+    paused.pass_ms(PAUSED_MS + 1)
     paused.order.look()
     assert paused.clients() == []
 
