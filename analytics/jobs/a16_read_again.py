@@ -75,9 +75,7 @@ _MEASURED: Final = (
     Column("queues", Type.LONG, "queues, as often as it happened to them; locks: with a holder at a promotion"),
     Column("removed", Type.LONG, "group, change: queues without an offset from then on"),
     Column("created", Type.LONG, "change: queues that had no offset before"),
-    Column(
-        "messages_again", Type.LONG, "group, change: messages read again, at most; run, repaired: not repaired"
-    ),
+    Column("messages_again", Type.LONG, "group, change: messages read again, at most; run, repaired: not repaired"),
     Column("messages_skipped", Type.LONG, "group, change: messages that were skipped; run, repaired: that may be"),
     Column("pushed", Type.LONG, "run, repaired: queues that were raised to a proved offset"),
     Column("set_back", Type.LONG, "run, repaired: queues that were set to where the logs part, or below"),
