@@ -54,11 +54,6 @@ class Scenario:
     gets_client: str | None = None
     loses_tail: bool = False
 
-    @property
-    def guard_tail(self) -> str:
-        """What an operator of such brokers says of the ends of their logs."""
-        return "may_be_lost" if self.loses_tail else "kept"
-
 
 #: `haMaxTimeSlaveNotCatchup`: how soon a slave that is down is out of the SyncStateSet, 15 s by default.
 TAIL_IS_LOST = {

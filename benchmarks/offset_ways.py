@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from failover_ways import Site, haproxy, java, ours
-from peers.offset_managers import OffsetManager
+from peers.offset_managers import NewOffsetManager, OffsetManager
 
 #: The one group of orderly consumers.
 ORDERED = "ordered"
-MANAGER = {"guard": "act", "lock_replay": "on"}
+MANAGER = {"repair": "act", "lock_replay": "on"}
 
 
 class ManagedSite(NamedTuple):
@@ -34,17 +34,17 @@ class OffsetWay:
     options: Mapping[str, object] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def begin(self, folder: Path, version: str, guard_tail: str, **properties: object) -> Iterator[ManagedSite]:
+    def begin(self, folder: Path, version: str, **properties: object) -> Iterator[ManagedSite]:
         """Yield a complete set; `properties` are those of its brokers, and `controller_properties`."""
         with self.site(folder, version, **properties) as site:
-            options = MANAGER | {"guard_tail": guard_tail} | self.options
+            options = MANAGER | self.options
             yield ManagedSite(site, _manager(folder, site, options) if self.has_manager else None)
 
 
 def _manager(folder: Path, site: Site, options: Mapping[str, object]) -> OffsetManager:
     addresses = ";".join(f"127.0.0.1:{each.http_port}" for each in site.brokers.controllers)
     options = {"controller_http_addr": addresses, **options}
-    manager = site.lab.kept(OffsetManager(folder, **options)).start().leading()
+    manager = site.lab.kept(NewOffsetManager(folder, **options)).start().leading()
     answer = manager.post("/v1/locks/declare-orderly", {"writer": "benchmark", "group": ORDERED})
     assert answer.status == HTTPStatus.OK, answer
     return manager
@@ -61,6 +61,9 @@ OMIT_SLAVES = 'slaves = "omit"\n'
 OFFSET_WAYS = {
     "java": OffsetWay("Java's controller", java, has_manager=False),
     "ours": OffsetWay("ours", ours, has_manager=False),
+    "reported": OffsetWay(
+        "ours, offset manager that only reports", ours, has_manager=True, options={"repair": "report"}
+    ),
     "managed": OffsetWay("ours, offset manager", ours, has_manager=True),
     "slaves": OffsetWay("ours, role address, slaves in routes", haproxy, has_manager=False, has_role_address=True),
     "addressed": OffsetWay(
@@ -70,10 +73,10 @@ OFFSET_WAYS = {
         "ours, role address, slaves omitted, offset manager", _without_slaves, has_manager=True, has_role_address=True
     ),
     "often": OffsetWay(
-        "ours, role address, slaves omitted, offset manager with mirrorPeriodMs=1000",
+        "ours, role address, slaves omitted, offset manager with readingPeriodMs=1000",
         _without_slaves,
         has_manager=True,
         has_role_address=True,
-        options={"mirror_period_ms": 1_000},
+        options={"reading_period_ms": 1_000},
     ),
 }

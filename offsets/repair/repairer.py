@@ -21,6 +21,7 @@ from offsets.repair.events import (
     OFFSETS_TO_REPAIR,
     REPAIRS_RUNNING,
     SETS_TO_REPAIR,
+    AppliedRows,
     FirstWrite,
     OffsetsLost,
     OffsetsRepaired,
@@ -198,6 +199,7 @@ class Repairer:
         )
         await self._keep(run, kept)
         self._emit(run_event(run, RepairApplied, writer=writer))
+        self._emit(AppliedRows(of=run))
         return run
 
     async def _follow(self, master: SetMaster, kind: MasterChangeKind, changed_ms: int) -> None:
@@ -236,9 +238,13 @@ class Repairer:
             self._parted(master, parted_at)
         self._last = number = self._last + 1
         run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=number, problem=problem)
-        await self._tell(run, one, known, changed_ms)
-        if one.waiting and not problem:
-            await self._await_members(run, one, known, changed_ms)
+        try:
+            await self._tell(run, one, known, changed_ms)
+            if one.waiting and not problem:
+                await self._await_members(run, one, known, changed_ms)
+        finally:
+            # Once, as it has ended: whoever adds rows up would count it twice.
+            self._emit(RepairRows(of=self._runs.get(number, run)))
 
     async def _prepared(self, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int) -> str | None:
         """Wait until the broker serves and its log is looked at; return the problem, None if nothing has changed."""
@@ -306,7 +312,6 @@ class Repairer:
             self._emit(FirstWrite(milliseconds=one.first_write_ms - changed_ms))
         is_lost = run.problem or run.count(Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)
         self._emit(run_event(run, OffsetsLost if is_lost else OffsetsRepaired))
-        self._emit(RepairRows(of=run))
 
     async def _keep(self, run: Run, kept: KeptRun) -> None:
         self._runs[run.number] = run

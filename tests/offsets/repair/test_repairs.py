@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from repair_site import NAME, Group, Site
 
+from history.rows import Moment, RowMaker
 from offsets.repair import repairer as repairer_module
 from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairApplied, RepairNotKept
 from offsets.repair.repairer import NotApplicable
@@ -34,6 +35,11 @@ def read_twice(site, offset=80, copied=50):
     site.read()
 
 
+def rows_of(event):
+    """Return the rows that an event records."""
+    return [row for recorded in event.rows() for row in recorded.rows(RowMaker("m", 1, "offset-manager"), Moment(1, 1))]
+
+
 def outcome(told):
     events = [event for event in told if isinstance(event, OffsetsLost | OffsetsRepaired)]
     assert events
@@ -60,6 +66,9 @@ async def test_a_report_writes_nothing_and_is_applied_by_the_next_process(site):
     event = outcome(site.told)
     assert (type(event), event.would_change, event.messages_again) == (OffsetsLost, 1, 30)
     (run,) = first.runs()
+    repaired, whole = rows_of(site.told[-1])
+    assert (repaired.columns["event_type"], whole.columns["event_type"]) == ("repaired", "run")
+    assert {"run": 1, "would_change": 1, "messages_again": 30}.items() <= whole.columns.items()
     assert [(queue.before, queue.shown, queue.offset) for queue in run.queues] == [(80, 50, 80)]
     assert [measure.value for measure in first.measures()][:2] == [1, 1]
 
@@ -68,7 +77,12 @@ async def test_a_report_writes_nothing_and_is_applied_by_the_next_process(site):
     applied = await second.apply(run.number, "ann", site.followed)
     assert site.b.offset("g", "t", 0) == 80
     assert (applied.applied_by, applied.counts) == ("ann", {"pushed": 1})
-    assert isinstance(site.told[-1], RepairApplied)
+    assert isinstance(site.told[-2], RepairApplied)
+    (row,) = rows_of(site.told[-1])
+    assert (row.family.name, row.columns["event_type"]) == ("offset_change_by_operator", "repair")
+    assert {"writer": "ann", "change_id": str(run.number), "queues": 1, "messages_skipped": 30}.items() <= (
+        row.columns.items()
+    )
     assert [measure.value for measure in second.measures()][:2] == [0, 0]
 
 
