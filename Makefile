@@ -150,7 +150,7 @@ bench-offset-isolation: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_isolation.py
 
 ## bench-offset-failovers: messages twice, skipped and out of order when masters fail, with and without an offset manager,
-## into benchmarks/CONTROLLER.md; about six hours
+## into benchmarks/CONTROLLER.md; about ten hours
 bench-offset-failovers: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_failovers.py
 

@@ -32,6 +32,7 @@ TITLES = {
     "offset_readings": "The offsets of 100 brokers and their replicas are read",
     "offset_commits": "30,000 commits a second into an offset manager: elections and leases meanwhile",
     "offset_kill": "The master is killed, with and without an offset manager: messages twice and skipped",
+    "offset_restart": "A broker starts again, with and without an offset manager: messages twice and skipped",
     "offset_order": "The master is killed, with and without an offset manager: orderly consumers",
     "offset_tail": "The master is killed and the end of its log is lost, with and without an offset manager",
     "offset_losses": "A restart, a disk, an older disk, a reset by mistake, with and without an offset manager",

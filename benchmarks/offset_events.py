@@ -1,7 +1,8 @@
-"""Masters that are killed under consumers, in three ways, and what each group saw of each event.
+"""Masters that are killed under consumers, in four ways, and what each group saw of each event.
 
 - `kill`: brokers acknowledge what both have. One group stays as it is; of the other one a client is killed with the
   master, and another one joins later: whoever has its queues next reads the offset at the new master.
+- `restart`: a broker without a slave or a controller starts again after kill -9. Groups as in `kill`.
 - `order`: 1,000 messages a second have keys, and two orderly clients, or three from the promotion on, in each second
   event, so that queues move while nobody has locks.
 - `tail`: brokers acknowledge what the master has. The slave is down for the last seconds of the master, which are lost;
@@ -19,7 +20,7 @@ from failover_events import restore
 from failover_ways import Properties
 from group_deliveries import Delivered, Queue, seconds_of_traffic
 from offset_clients import THOUSAND_A_SECOND, THOUSAND_KEYS, Group, OffsetClients, Senders
-from offset_ways import ORDERED, ManagedSite
+from offset_ways import ORDERED, LoneSet, ManagedSite
 from peers.servers import Broker
 from replicated import VERY_LONG_S
 from role_addressed import now_ms
@@ -64,6 +65,9 @@ TAIL_IS_LOST = {
 _GROUPS = (Group(STEADY), Group(CHANGING, clients=2))
 SCENARIOS = {
     "kill": Scenario("kill -9 of the master", Senders(4, interval_ms=20), _GROUPS, loses_client=CHANGING),
+    "restart": Scenario(
+        "kill -9 of a broker without a controller", Senders(4, interval_ms=20), _GROUPS, loses_client=CHANGING
+    ),
     "order": Scenario(
         "kill -9 of the master, orderly consumers",
         THOUSAND_KEYS,
@@ -140,7 +144,8 @@ class OffsetEvents:
         killed_ms = now_ms()
         changed = self._change(number, victim)
         in_time = self._clients.wait_until_all_go_on(killed_ms, QUEUES, GO_ON_MAX_S)
-        restore("kill", self._site, victim)
+        if not isinstance(self._site, LoneSet):
+            restore("kill", self._site, victim)
         # A client that leaves gives back what others had before.
         shared = self._shared()
         self._change_back(changed)
@@ -158,6 +163,7 @@ class OffsetEvents:
 
     def _kill_slave(self, master: Broker) -> None:
         """Kill the slave, and wait until it is out of the SyncStateSet, and some seconds more."""
+        assert not isinstance(self._site, LoneSet), "it has no slave"
         (slave,) = (each for each in self._site.brokers.brokers if each is not master)
         slave.process.kill()
         killed_s = time.monotonic()
@@ -170,6 +176,9 @@ class OffsetEvents:
         scenario = self._scenario
         if scenario.loses_client:
             self._clients.kill_oldest(scenario.loses_client)
+        if isinstance(self._site, LoneSet):
+            victim.start().ready()
+            return scenario.loses_client
         for each in self._site.brokers.brokers:
             if scenario.loses_tail and each is not victim:
                 self._site.brokers.restart(each)

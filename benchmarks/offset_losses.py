@@ -1,8 +1,7 @@
-"""A lone broker that is killed, loses its disk, comes back with an older one, or whose offsets are reset by mistake.
+"""A lone broker that loses its disk, comes back with an older one, or whose offsets an operator resets by mistake.
 
 Each loss has a broker of its own, which a NameServer shows, and 1,000 messages a second.
 
-- `restart`: kill -9, and the broker comes back with the offsets that it had stored.
 - `disk`: kill -9, and the broker comes back with an empty store.
 - `copy`: kill -9, and it comes back with a copy of its store from COPY_AGE_S before, as from a backup.
 - `reset`: the group `reset` stands still, and its offsets are set to 0, and with them those of MANY groups in MANY
@@ -10,12 +9,11 @@ Each loss has a broker of its own, which a NameServer shows, and 1,000 messages 
 """
 
 import asyncio
-import contextlib
 import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -23,12 +21,10 @@ from pathlib import Path
 from group_deliveries import Delivered
 from offset_clients import THOUSAND_A_SECOND, Group, OffsetClients
 from offset_events import CHANGING, GO_ON_MAX_S, HEARTBEAT_MS, QUEUES, SETTLED_S, STEADY, TOPIC, report
-from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager, OffsetManager
-from peers.servers import Broker, registered
-from peers.waiting import wait_until
+from offset_ways import OFFSET_WAYS, LoneSet, ManagedSite
+from peers.offset_managers import NewOffsetManager
+from peers.servers import Broker
 from peers.wire import SUCCESS, Caller
-from replicated import VERY_LONG_S
 from role_addressed import now_ms
 
 from remoting.admin.client import AdminClient, AdminLimits
@@ -42,8 +38,8 @@ MANY, MANY_TOPIC = 100, "Many"
 #: The offset of each of these groups, half of the messages in each queue.
 MANY_OFFSET = 10
 RESET = "reset"
-#: So long the group stands still before its offsets are reset: two readings show them.
-STANDS_STILL_S = 12
+#: So long the group stands still before its offsets are reset, while messages are sent on: some readings.
+STANDS_STILL_S = 20
 UPDATE_GROUP = 200
 MANY_OFFSETS = MANY * MANY
 #: The number of queues by group and topic.
@@ -52,7 +48,6 @@ _MANY = {(f"many-{number}", MANY_TOPIC): MANY for number in range(MANY)}
 AT_ONCE = 32
 TIMEOUT_MS = 60_000
 LOSSES = {
-    "restart": "the same store after kill -9",
     "disk": "the store is empty after kill -9",
     "copy": f"the store is {COPY_AGE_S} s older after kill -9",
     "reset": "all offsets are reset to 0",
@@ -74,48 +69,30 @@ class Loss:
 
 
 class LoneSite:
-    """A broker, its clients, and an offset manager that follows the NameServer, if there is one."""
+    """A broker, its clients, and the offset manager that follows its NameServer, if there is one."""
 
-    def __init__(self, lab: Lab, version: str, *, has_manager: bool) -> None:
-        self.lab, self.version = lab, version
-        self.namesrv = lab.name_server()
-        self.broker: Broker = lab.broker("alone", namesrv=[self.namesrv.address], version=version).start().ready()
-        wait_until(lambda: registered(self.namesrv, self.broker), seconds=VERY_LONG_S, what="the broker is registered")
-        self.make_topic(TOPIC, QUEUES)
-        self.manager: OffsetManager | None = None
-        if has_manager:
-            manager = NewOffsetManager(lab.folder, namesrv_addr=self.namesrv.address, repair="act")
-            manager.timeout_s = TIMEOUT_MS / 1000
-            self.manager = lab.kept(manager).start().leading()
-        self.clients = OffsetClients(lab, self.namesrv.address, version, TOPIC, HEARTBEAT_MS)
-
-    def make_topic(self, topic: str, queues: int) -> None:
-        """Make a topic as operators do."""
-        tool = self.lab.mqadmin()
-        words = f"-b {self.broker.address} -t {topic} -r {queues} -w {queues}".split()
-        printed = tool.update_topic(*words, namesrv=[self.namesrv.address])
-        tool.process.kill()
-        assert "success" in printed, printed
+    def __init__(self, managed: ManagedSite, version: str) -> None:
+        assert isinstance(managed.site, LoneSet), "it has no slave"
+        self.set, self.manager, self.version = managed.site, managed.manager, version
+        self.broker = self.set.master()
+        self.set.make_topic(TOPIC, QUEUES)
+        if self.manager is not None:
+            self.manager.timeout_s = TIMEOUT_MS / 1000
+        self.clients = OffsetClients(self.set.lab, self.set.namesrv, version, TOPIC, HEARTBEAT_MS)
 
     def restart(self) -> None:
         """Start the broker again."""
         self.broker.start().ready()
 
 
-@contextlib.contextmanager
-def lone_site(version: str, *, has_manager: bool) -> Iterator[LoneSite]:
-    """Yield a broker with a topic; everything ends with the context."""
-    with tempfile.TemporaryDirectory() as name, contextlib.closing(Lab(Path(name))) as lab:
-        yield LoneSite(lab, version, has_manager=has_manager)
-
-
-def lose(kind: str, version: str, *, has_manager: bool) -> Loss:
+def lose(kind: str, version: str, way: str) -> Loss:
     """Carry out one loss at a new broker."""
-    with lone_site(version, has_manager=has_manager) as site:
-        return _reset(site) if kind == "reset" else _killed(kind, site)
+    with tempfile.TemporaryDirectory() as name, OFFSET_WAYS[way].begin(Path(name), version) as managed:
+        site = LoneSite(managed, version)
+        return _reset(site) if kind == "reset" else _broken_disk(kind, site)
 
 
-def _killed(kind: str, site: LoneSite) -> Loss:
+def _broken_disk(kind: str, site: LoneSite) -> Loss:
     clients = site.clients
     clients.begin(THOUSAND_A_SECOND, [Group(STEADY), Group(CHANGING, clients=2)])
     time.sleep(SETTLED_S)
@@ -128,8 +105,7 @@ def _killed(kind: str, site: LoneSite) -> Loss:
     clients.begin_window()
     site.broker.process.kill()
     clients.kill_oldest(CHANGING)
-    if kind != "restart":
-        shutil.rmtree(site.broker.store)
+    shutil.rmtree(site.broker.store)
     if kind == "copy":
         backup.rename(site.broker.store)
     lost_ms = now_ms()
@@ -170,7 +146,7 @@ def _reset(site: LoneSite) -> Loss:
     return _judged(clients, went_on_s, restored_s, restored)
 
 
-def _restore(manager: OffsetManager, unix_ms: int) -> tuple[float, int]:
+def _restore(manager: NewOffsetManager, unix_ms: int) -> tuple[float, int]:
     """Restore the offsets of a moment; return how long that took for the many, and how many of these are restored."""
     began_s = time.monotonic()
     restored = _restored(manager, unix_ms, topic=MANY_TOPIC)
@@ -179,10 +155,10 @@ def _restore(manager: OffsetManager, unix_ms: int) -> tuple[float, int]:
     return took_s, restored
 
 
-def _restored(manager: OffsetManager, unix_ms: int, **scope: str) -> int:
-    # Nobody is in these groups, and a reset by mistake is still somebody's.
-    body = {"writer": "benchmark", "moment": unix_ms, "pulls": True, "overResets": True, **scope}
-    answer = manager.post("/v1/offsets/restore", body)
+def _restored(manager: NewOffsetManager, unix_ms: int, **scope: str) -> int:
+    # Somebody has set them since, and no member is online that shows that its group pulls.
+    wanted = {"writer": "benchmark", "moment": unix_ms, "overResets": True, "pulls": True}
+    answer = manager.post("/v1/offsets/restore", {**wanted, **scope})
     assert answer.status == HTTPStatus.OK, answer
     assert not answer.body["problems"], answer.body["problems"]
     report(f"restore of {scope}: {answer.body['counts']}")
@@ -194,8 +170,8 @@ def _restored(manager: OffsetManager, unix_ms: int, **scope: str) -> int:
 
 def _make_many(site: LoneSite) -> None:
     """Make groups with an offset in each of many queues."""
-    site.make_topic(MANY_TOPIC, MANY)
-    filler = site.lab.traffic("filler", namesrv=[site.namesrv.address], version=site.version)
+    site.set.make_topic(MANY_TOPIC, MANY)
+    filler = site.set.lab.traffic("filler", namesrv=[site.set.namesrv], version=site.version)
     filler.send("filler", topic=MANY_TOPIC, count=2 * MANY * MANY_OFFSET, interval_ms=1)
     filler.finish("filler")
     filler.process.kill()

@@ -1,4 +1,4 @@
-"""Broker sets of two whose masters fail, with and without an offset manager beside their controller."""
+"""Broker sets whose masters fail, with and without an offset manager beside their controller or their NameServer."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -8,18 +8,45 @@ from pathlib import Path
 from typing import NamedTuple
 
 from failover_ways import Site, haproxy, java, ours
-from peers.offset_managers import NewOffsetManager, OffsetManager
+from peers.lab import Lab
+from peers.offset_managers import NewOffsetManager
+from peers.servers import Broker, registered
+from peers.waiting import wait_until
+from replicated import VERY_LONG_S
 
 #: The one group of orderly consumers.
 ORDERED = "ordered"
-MANAGER = {"repair": "act", "lock_replay": "on"}
+ACT, REPORT = {"repair": "act", "lock_replay": "on"}, {"repair": "report"}
+
+
+class LoneSet:
+    """A broker that a NameServer shows, and nothing else."""
+
+    def __init__(self, lab: Lab, version: str) -> None:
+        self.lab = lab
+        server = lab.name_server()
+        self.namesrv: str = server.address
+        self._broker: Broker = lab.broker("alone", version=version, namesrv=[self.namesrv]).start().ready()
+        wait_until(lambda: registered(server, self._broker), seconds=VERY_LONG_S, what="the broker is registered")
+
+    def master(self) -> Broker:
+        """Return the broker."""
+        return self._broker
+
+    def make_topic(self, topic: str, queues: int) -> None:
+        """Make a topic as operators do."""
+        tool = self.lab.mqadmin()
+        words = f"-b {self._broker.address} -t {topic} -r {queues} -w {queues}".split()
+        printed = tool.update_topic(*words, namesrv=[self.namesrv])
+        tool.process.kill()
+        assert "success" in printed, printed
 
 
 class ManagedSite(NamedTuple):
-    """A set, and the offset manager that follows its controller, if any."""
+    """A set, and the offset manager that follows its controller or NameServer, if any."""
 
-    site: Site
-    manager: OffsetManager | None
+    site: Site | LoneSet
+    manager: NewOffsetManager | None
 
 
 @dataclass(frozen=True)
@@ -27,27 +54,34 @@ class OffsetWay:
     """How offsets and locks get to the next master."""
 
     title: str
-    site: Callable[..., contextlib.AbstractContextManager[Site]]
-    has_manager: bool
+    site: Callable[..., contextlib.AbstractContextManager[Site | LoneSet]]
+    #: Options of the offset manager; none without one.
+    manager: Mapping[str, object] = field(default_factory=dict)
     has_role_address: bool = False
-    #: Further ones of the manager.
-    options: Mapping[str, object] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def begin(self, folder: Path, version: str, **properties: object) -> Iterator[ManagedSite]:
         """Yield a complete set; `properties` are those of its brokers, and `controller_properties`."""
         with self.site(folder, version, **properties) as site:
-            options = MANAGER | self.options
-            yield ManagedSite(site, _manager(folder, site, options) if self.has_manager else None)
+            yield ManagedSite(site, _manager(folder, site, self.manager) if self.manager else None)
 
 
-def _manager(folder: Path, site: Site, options: Mapping[str, object]) -> OffsetManager:
-    addresses = ";".join(f"127.0.0.1:{each.http_port}" for each in site.brokers.controllers)
-    options = {"controller_http_addr": addresses, **options}
+def _manager(folder: Path, site: Site | LoneSet, options: Mapping[str, object]) -> NewOffsetManager:
+    if isinstance(site, LoneSet):
+        options = {"namesrv_addr": site.namesrv, **options}
+    else:
+        addresses = ";".join(f"127.0.0.1:{controller.http_port}" for controller in site.brokers.controllers)
+        options = {"controller_http_addr": addresses, **options}
     manager = site.lab.kept(NewOffsetManager(folder, **options)).start().leading()
     answer = manager.post("/v1/locks/declare-orderly", {"writer": "benchmark", "group": ORDERED})
     assert answer.status == HTTPStatus.OK, answer
     return manager
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, version: str) -> Iterator[LoneSet]:
+    with contextlib.closing(Lab(folder)) as lab:
+        yield LoneSet(lab, version)
 
 
 def _without_slaves(folder: Path, version: str, **properties: object) -> contextlib.AbstractContextManager[Site]:
@@ -59,24 +93,15 @@ def _without_slaves(folder: Path, version: str, **properties: object) -> context
 OMIT_SLAVES = 'slaves = "omit"\n'
 
 OFFSET_WAYS = {
-    "java": OffsetWay("Java's controller", java, has_manager=False),
-    "ours": OffsetWay("ours", ours, has_manager=False),
-    "reported": OffsetWay(
-        "ours, offset manager that only reports", ours, has_manager=True, options={"repair": "report"}
-    ),
-    "managed": OffsetWay("ours, offset manager", ours, has_manager=True),
-    "slaves": OffsetWay("ours, role address, slaves in routes", haproxy, has_manager=False, has_role_address=True),
-    "addressed": OffsetWay(
-        "ours, role address, slaves omitted", _without_slaves, has_manager=False, has_role_address=True
-    ),
+    "java": OffsetWay("Java's controller", java),
+    "act": OffsetWay("ours, offset manager acts", ours, ACT),
+    "report": OffsetWay("ours, offset manager reports", ours, REPORT),
+    "addressed": OffsetWay("ours, role address, slaves omitted", _without_slaves, has_role_address=True),
     "both": OffsetWay(
-        "ours, role address, slaves omitted, offset manager", _without_slaves, has_manager=True, has_role_address=True
+        "ours, role address, slaves omitted, offset manager acts", _without_slaves, ACT, has_role_address=True
     ),
-    "often": OffsetWay(
-        "ours, role address, slaves omitted, offset manager with readingPeriodMs=1000",
-        _without_slaves,
-        has_manager=True,
-        has_role_address=True,
-        options={"reading_period_ms": 1_000},
-    ),
+    "slaves": OffsetWay("ours, role address, slaves in routes", haproxy, has_role_address=True),
+    "alone": OffsetWay("no controller", _alone),
+    "alone_act": OffsetWay("no controller, offset manager acts", _alone, ACT),
+    "alone_report": OffsetWay("no controller, offset manager reports", _alone, REPORT),
 }

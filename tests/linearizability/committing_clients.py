@@ -1,4 +1,4 @@
-"""Clients that commit, read, reset, seed and delete offsets all the time, and the history of each queue."""
+"""Clients that commit, read, reset and delete offsets all the time, and the history of each queue."""
 
 import asyncio
 import itertools
@@ -13,10 +13,8 @@ from linearizability.offset_model import (
     DELETE,
     NONE,
     OK,
-    PRESENT,
     READ,
     RESET,
-    SEED,
     STALE,
     OffsetOperation,
     Position,
@@ -28,7 +26,7 @@ ANSWER_S, CONNECT_S = 8.0, 1.0
 PAUSE_S = (0.005, 0.05)
 LEADER_AGAIN_S = (0.05, 0.15)
 #: How often each kind is requested.
-ALL_KINDS = {COMMIT: 60, READ: 30, RESET: 4, SEED: 4, DELETE: 2}
+ALL_KINDS = {COMMIT: 60, READ: 30, RESET: 5, DELETE: 3}
 FORWARD = (-2, 0, 1, 1, 2, 3, 7)
 FORMER_EPOCH = 0.03
 #: Of all answers, what says that nothing was done: another manager leads, or this one has not loaded yet.
@@ -172,7 +170,7 @@ class RestlessCommitter:
         if kind == COMMIT:
             of_epoch = self._former[queue] if chance.random() < FORMER_EPOCH else view
             return Position(of_epoch.epoch, max(0, view.offset + chance.choice(FORWARD)))
-        return Position(0, chance.randrange(100)) if kind in (RESET, SEED) else Position()
+        return Position(0, chance.randrange(100)) if kind == RESET else Position()
 
     def _request(self, kind, wanted):
         group = self._history.group
@@ -240,7 +238,7 @@ def _changed(answer, queues):
     return {
         queue: (each["status"], _position(each["old"]), _position(each["new"]))
         for queue, each in zip(queues, answer["queues"], strict=True)
-        if _is_decided(each, OK, PRESENT)
+        if _is_decided(each, OK)
     }
 
 
@@ -257,7 +255,7 @@ def _is_decided(result, *statuses):
     return result["status"] != "unknown"
 
 
-_MEANINGS = {COMMIT: _committed, READ: _read, RESET: _changed, SEED: _changed, DELETE: _deleted}
+_MEANINGS = {COMMIT: _committed, READ: _read, RESET: _changed, DELETE: _deleted}
 
 
 async def read_until_answered(committer, *, seconds):

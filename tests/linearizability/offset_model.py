@@ -7,8 +7,8 @@ answer that shows a position says between which changes its request took effect.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-COMMIT, READ, RESET, SEED, DELETE = "commit", "read", "reset", "seed", "delete"
-OK, STALE, PRESENT, ABSENT = "ok", "stale", "present", "absent"
+COMMIT, READ, RESET, DELETE = "commit", "read", "reset", "delete"
+OK, STALE, ABSENT = "ok", "stale", "absent"
 #: In place of an offset that is not there.
 NONE = -1
 #: Of a deletion whose epoch no answer shows: above the former one, below the next.
@@ -34,7 +34,7 @@ class OffsetOperation:
     number: int
     client: str
     kind: str
-    #: The offset and the epoch of a commit; resets and seeds have the offset alone.
+    #: The offset and the epoch of a commit; resets have the offset alone.
     wanted: Position
     invoked_s: float
     answered_s: float | None = None
@@ -53,7 +53,7 @@ def positions_after(position, operation, free_epochs):
 
 def begun_epoch(operation):
     """Return the epoch that an answered operation has begun, None if it shows none."""
-    if operation.kind in (RESET, SEED) and operation.answer is not None and operation.answer[0] == OK:
+    if operation.kind == RESET and operation.answer is not None and operation.answer[0] == OK:
         return operation.answer[2].epoch
     return None
 
@@ -96,14 +96,6 @@ def _reset(position, operation, free_epochs):
     return [after] if fits else []
 
 
-def _seed(position, operation, free_epochs):
-    if position.shown is not None:
-        return [position] if operation.answer in (None, (PRESENT, position, position)) else []
-    if operation.answer is not None and operation.answer[0] == PRESENT:
-        return []
-    return _reset(position, operation, free_epochs)
-
-
 def _delete(position, operation, free_epochs):
     if position.shown is None:
         return [position] if operation.answer in (None, (ABSENT, None)) else []
@@ -113,4 +105,4 @@ def _delete(position, operation, free_epochs):
     return [Position(epoch) for epoch in (unseen, *free_epochs) if epoch > position.epoch]
 
 
-_EFFECTS = {COMMIT: _commit, READ: _read, RESET: _reset, SEED: _seed, DELETE: _delete}
+_EFFECTS = {COMMIT: _commit, READ: _read, RESET: _reset, DELETE: _delete}

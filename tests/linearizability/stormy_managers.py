@@ -15,7 +15,7 @@ from linearizability.committing_clients import GroupHistory, RestlessCommitter, 
 from linearizability.offset_checker import check_offset
 from linearizability.offset_model import COMMIT
 from peers.etcd import running_etcd
-from peers.offset_managers import OffsetManager
+from peers.offset_managers import NewOffsetManager
 from peers.waiting import wait_until
 
 STARTS_WITHIN_S = 60
@@ -75,10 +75,10 @@ class CommitStorm:
 class StormyManagers:
     """The managers, and their killer."""
 
-    def __init__(self, etcd, folder, *, managers, write_through, kind):
+    def __init__(self, etcd, folder, *, managers, write_through):
         self.etcd = etcd
         options = {"store": "etcd", "etcd_endpoints": ";".join(etcd.endpoints), "write_through_groups": write_through}
-        self.managers = [kind(folder, f"manager{number}", **options) for number in range(managers)]
+        self.managers = [NewOffsetManager(folder, f"manager{number}", **options) for number in range(managers)]
         for each in self.managers:
             each.options["advertised_address"] = each.address
             each.timeout_s = 5
@@ -147,9 +147,9 @@ def _leads(manager):
 
 
 @contextlib.contextmanager
-def stormy_managers(folder, *, managers=2, write_through="strict-*", kind=OffsetManager):
+def stormy_managers(folder, *, managers=2, write_through="strict-*"):
     with running_etcd(folder / "etcd", members=3) as etcd:
-        group = StormyManagers(etcd, folder, managers=managers, write_through=write_through, kind=kind)
+        group = StormyManagers(etcd, folder, managers=managers, write_through=write_through)
         try:
             yield group.start()
         finally:

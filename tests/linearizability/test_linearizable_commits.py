@@ -16,13 +16,11 @@ import pytest
 from linearizability.offset_model import COMMIT, DELETE, OK, READ, RESET, STALE
 from linearizability.stormy_managers import commit_while_killing, stormy_managers
 from peers.figures import print_figures
-from peers.offset_managers import NewOffsetManager
 
 KILLS = ("leader, etcd leader", "paused leader")
 KILLS_LONG = ("leader", "etcd leader", "paused leader", "leader, etcd leader")
 #: Nobody leads in place of a single manager.
 KILLS_OF_ONE = ("leader", "etcd leader", "leader, etcd leader")
-REQUESTS = {COMMIT: 60, READ: 30, RESET: 5, DELETE: 3}
 SOAK_S = int(os.environ.get("LINEARIZABLE_S", "600"))
 SEED_NUMBER = int(os.environ.get("LINEARIZABLE_SEED", "0")) or time.time_ns() % 1_000_000
 #: What never happened would not have been tried.
@@ -46,9 +44,9 @@ def checked(storm, *, strict="strict"):
 
 
 def stormed(folder, kills, seconds, *, local_groups=0, **managers):
-    with stormy_managers(folder, kind=NewOffsetManager, **managers) as group:
+    with stormy_managers(folder, **managers) as group:
         return asyncio.run(
-            commit_while_killing(group, kills, seconds, SEED_NUMBER, requests=REQUESTS, local_groups=local_groups)
+            commit_while_killing(group, kills, seconds, SEED_NUMBER, local_groups=local_groups)
         )
 
 

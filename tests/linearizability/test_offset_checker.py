@@ -9,10 +9,8 @@ from linearizability.offset_model import (
     COMMIT,
     DELETE,
     OK,
-    PRESENT,
     READ,
     RESET,
-    SEED,
     STALE,
     OffsetOperation,
     Position,
@@ -77,8 +75,7 @@ def test_offsets_of_one_client_are_linearizable(story):
     story.commits(9, 7, answer=(STALE, None))
     story.reads_nothing(8)
     story.add(DELETE, answer=(ABSENT, None))
-    story.add(SEED, Position(0, 4), answer=(OK, None, Position(9, 4)))
-    story.add(SEED, Position(0, 1), answer=(PRESENT, Position(9, 4), Position(9, 4)))
+    story.resets(4, None, 9)
     story.reads(4, 9)
     holds(story)
 
@@ -154,9 +151,9 @@ def test_deletion_that_does_not_raise_the_epoch_is_found(story):
     finds(story, story.reads_nothing(0))
 
 
-def test_seed_over_an_offset_is_found(story):
+def test_a_reset_that_has_seen_no_offset_is_found(story):
     story.commits(5)
-    finds(story, story.add(SEED, Position(0, 1), answer=(OK, None, Position(3, 1))))
+    finds(story, story.resets(1, None, 3))
 
 
 def test_commit_without_an_answer_may_apply_at_once_late_or_never(story):

@@ -11,9 +11,13 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
+#: Broker, common, controller, remoting and store of 5.5.1; all else is of 5.5.0, as no more of it can be had.
+V5_5_1 = "5.5.1"
 V5_5 = "5.5.0"
+V5_4 = "5.4.0"
 V5_1 = "5.1.4"
 V4_9 = "4.9.7"
+ALL_VERSIONS = (V5_5_1, V5_5, V5_4, V5_1, V4_9)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = REPOSITORY / "tests" / "java"

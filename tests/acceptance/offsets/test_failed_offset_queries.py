@@ -8,7 +8,7 @@ from failing_front import FailingFront
 from offset_site import BROKER, SOON_S, UPDATE_CONSUMER_OFFSET, OffsetSite, consumed
 from peers.jars import V4_9, V5_5
 from peers.lab import Lab
-from peers.offset_managers import OffsetManager, a_queue
+from peers.offset_managers import NewOffsetManager, an_entry
 from peers.scripted import Line, ScriptedBroker
 from peers.servers import CLUSTER
 from peers.waiting import holds_for, wait_until
@@ -26,7 +26,7 @@ class FrontSite(OffsetSite):
 
     def __init__(self, lab):
         super().__init__(lab, broker_version=V5_5)
-        self.manager = lab.kept(OffsetManager(lab.folder)).start()
+        self.manager = lab.kept(NewOffsetManager(lab.folder)).start()
         self.ready()
         self.front = FailingFront(self.broker.address)
         self.shown = lab.name_server("shown")
@@ -83,8 +83,7 @@ def test_client_of_4_9_jumps_to_the_end_where_its_offset_cannot_be_queried_and_o
 def test_client_with_an_offset_store_begins_where_its_group_was_whatever_its_broker_answers(site, version):
     group = f"at-the-manager-{version[0]}"
     site.create_group(group)
-    entry = a_queue(0, group=group, topic=TOPIC, broker=BROKER) | {"offset": STORED}
-    assert site.manager.post("/v1/offsets/seed", {"writer": "alice", "entries": [entry]}).status == 200
+    assert site.manager.commit(an_entry(STORED, group=group, topic=TOPIC, broker=BROKER)).statuses == ["ok"]
     site.front.failure = SYSTEM_ERROR
 
     traffic = site.receive(version, group, offset_managers=site.manager.address)

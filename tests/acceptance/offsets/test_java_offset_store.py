@@ -12,7 +12,7 @@ from measured import note
 from offset_site import BROKER, SOON_S, OffsetSite, consumed, offsets_by_queue
 from peers.jars import V4_9, V5_5
 from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager, OffsetManager, a_queue
+from peers.offset_managers import NewOffsetManager, a_queue
 from peers.waiting import holds_for, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -31,10 +31,10 @@ _serial = itertools.count()
 class StoreSite(OffsetSite):
     """Clients of one release, a broker of 5.5.0, and an offset manager."""
 
-    def __init__(self, lab, version, manager):
+    def __init__(self, lab, version):
         super().__init__(lab, broker_version=V5_5)
         self.version = version
-        self.manager = lab.kept(manager(lab.folder)).launch()
+        self.manager = lab.kept(NewOffsetManager(lab.folder)).launch()
         self.producers = self.traffic("producers", version)
         self.manager.ready()
         self.ready()
@@ -90,19 +90,10 @@ class StoreSite(OffsetSite):
         return self.broker.stored_messages(topic, queues=queue + 1) - self.broker.stored_messages(topic, queues=queue)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        (V5_5, OffsetManager),
-        pytest.param((V4_9, OffsetManager), marks=pytest.mark.soak),
-        (V5_5, NewOffsetManager),
-        pytest.param((V4_9, NewOffsetManager), marks=pytest.mark.soak),
-    ],
-    ids=lambda values: f"{values[0]}-{values[1].module}",
-)
+@pytest.fixture(scope="module", params=[V5_5, pytest.param(V4_9, marks=pytest.mark.soak)])
 def site(request, tmp_path_factory):
     with contextlib.closing(Lab(tmp_path_factory.mktemp("stores"))) as lab:
-        yield StoreSite(lab, *request.param)
+        yield StoreSite(lab, request.param)
 
 
 def test_killed_consumer_is_succeeded_where_its_last_commit_was_and_a_killed_manager_hinders_nobody(site):

@@ -4,17 +4,14 @@ import contextlib
 import shutil
 
 import pytest
-from java_pairs import SOON_S, Pair, committed, end_of
+from java_pairs import FAST, SOON_S, Pair, committed, end_of, lone_broker, manager_of, newest_run, read_again
 from peers.jars import V5_5
 from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager
-from peers.servers import registered
 from peers.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(900)]
 
 GROUP = "readers"
-FAST = {"interval-ms": 4, "poll-ms": 200}
 ASYNCHRONOUS = {"allAckInSyncStateSet": False, "haMaxTimeSlaveNotCatchup": 3000}
 
 
@@ -24,48 +21,22 @@ def lab(tmp_path):
         yield own
 
 
-def manager_of(lab, **options):
-    return lab.kept(NewOffsetManager(lab.folder, **options)).start()
-
-
-def of_pair(lab, pair, mode):
-    return manager_of(lab, controller_http_addr=f"127.0.0.1:{pair.controller.http_port}", repair=mode)
-
-
-def readings(manager):
-    """Return when each set was read last."""
-    return [row["readUnixMs"] for row in manager.get("/v1/offsets/sets").body["sets"] if row["readUnixMs"]]
-
-
-def read_again(manager, times=2):
-    for _ in range(times):
-        before = readings(manager)
-        wait_until(lambda before=before: readings(manager) > before, seconds=SOON_S, what="a reading")
-
-
-def last_run(manager, count=1):
-    """Return the newest run, once there are so many, with the queues of the group in the topic of the set."""
-
-    def found():
-        runs = manager.get("/v1/offsets/repairs").body["runs"]
-        return runs if len(runs) >= count else None
-
-    runs = wait_until(found, seconds=SOON_S, what="a repair")
-    number = runs[0]["run"]
-    queues = manager.get(f"/v1/offsets/repairs/{number}").body["queues"]
-    return runs[0], [queue for queue in queues if queue["group"] == GROUP and not queue["topic"].startswith("%")]
+def run_of_group(manager, count=1):
+    """Return the newest run, and what became of the group in the topic of the set."""
+    run, queues = newest_run(manager, count)
+    return run, [queue["outcome"] for (group, topic), queue in queues.items() if group == GROUP and topic[0] != "%"]
 
 
 @pytest.mark.parametrize("mode", ["act", "report"])
 def test_a_group_goes_on_where_it_was_after_its_master_was_killed(lab, mode):
     pair = Pair(lab, V5_5)
-    manager = of_pair(lab, pair, mode)
+    manager = pair.manager(repair=mode)
     load = lab.load("load", **pair.clients(**FAST)).ready()
     readers = lab.consumer("first", **pair.clients(group=GROUP, **{"poll-ms": 200})).ready()
     wait_until(lambda: (committed(pair.master, GROUP, pair.topic) or 0) > 500, seconds=SOON_S, what="a commit")
     read_again(manager, times=3)
     pair.kill_master()
-    run, _ = last_run(manager)
+    run, _ = run_of_group(manager)
     # Its member may have committed to the new master before the manager looks.
     assert not {"failed", "not proved", "set back"} & run["counts"].keys(), run
     assert ("pushed" not in run["counts"]) if mode == "report" else ("would change" not in run["counts"])
@@ -76,7 +47,7 @@ def test_a_group_goes_on_where_it_was_after_its_master_was_killed(lab, mode):
 
 def test_a_group_that_is_online_skips_nothing_after_a_lost_tail(lab):
     pair = Pair(lab, V5_5, **ASYNCHRONOUS)
-    manager = of_pair(lab, pair, "act")
+    manager = pair.manager()
     load = lab.load("load", threads=4, **pair.clients(**FAST)).ready()
     readers = lab.consumer("readers", **pair.clients(group=GROUP, **{"poll-ms": 200})).ready()
     wait_until(lambda: (committed(pair.master, GROUP, pair.topic) or 0) > 200, seconds=SOON_S, what="a commit")
@@ -88,18 +59,17 @@ def test_a_group_that_is_online_skips_nothing_after_a_lost_tail(lab):
     )
     read_again(manager, times=3)
     pair.kill_master()
-    run, queues = last_run(manager)
+    run, outcomes = run_of_group(manager)
     load.wait_for_more(count=2000, seconds=SOON_S).stop()
     assert run["partedAt"] is not None, run
-    assert [queue["outcome"] for queue in queues] in (["set back"], ["not proved"]), (run, queues)
+    assert outcomes in (["set back"], ["not proved"]), (run, outcomes)
     readers.wait_for_all({*lab.scan("scan", **pair.clients()).keys()}, seconds=SOON_S)
 
 
 def test_a_group_that_is_online_skips_nothing_after_an_older_copy_of_a_disk(lab):
     """Without a controller: nothing but messages shows where the logs part."""
     namesrv, topic = lab.name_server(), "alone"
-    broker = lab.broker(topic, namesrv=[namesrv.address], version=V5_5).start().ready()
-    wait_until(lambda: registered(namesrv, broker), seconds=SOON_S, what="the broker is registered")
+    broker = lone_broker(lab, namesrv, V5_5, topic)
     manager = manager_of(lab, namesrv_addr=namesrv.address, repair="act")
     clients = {"namesrv": [namesrv.address], "topic": topic, "version": V5_5}
     load = lab.load("load", threads=4, **FAST, **clients).ready()
@@ -118,8 +88,8 @@ def test_a_group_that_is_online_skips_nothing_after_an_older_copy_of_a_disk(lab)
     shutil.rmtree(broker.store)
     copy.rename(broker.store)
     broker.start().ready()
-    run, queues = last_run(manager, count=runs + 1)
+    run, outcomes = run_of_group(manager, count=runs + 1)
     load.wait_for_more(count=2000, seconds=SOON_S).stop()
     assert run["partedAt"] is not None, run
-    assert [queue["outcome"] for queue in queues] == ["set back"], (run, queues)
+    assert outcomes == ["set back"], (run, outcomes)
     readers.wait_for_all({*lab.scan("scan", **clients).keys()}, seconds=2 * SOON_S)
