@@ -12,7 +12,7 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.offset_broker import OffsetBroker, offset_brokers_in_thread
 from peers.controllers import OurController
 from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.programs import require
 from peers.replicas import Replica
 from peers.waiting import wait_until
@@ -61,7 +61,7 @@ class Plane:
         token.write_text(f"{ADMIN_TOKEN}\n")
         self.broker = broker
         tokens = {"http-admin-token-file": token, "client-token-file": token}
-        manager = NewOffsetManager(lab.folder, namesrv_addr=broker.address, reading_period_ms=1000, **tokens)
+        manager = OffsetManager(lab.folder, namesrv_addr=broker.address, reading_period_ms=1000, **tokens)
         keep_run(manager.options["store-path"] / "repairs")
         self.manager = lab.kept(manager).launch()
         peers = f"offsets=http://{self.manager.address}"

@@ -23,7 +23,6 @@ THREADS = {
     "offsets/commits/log_file.py",
     "store/etcd/watch.py",
     "history/recorder.py",
-    "offsets/commits/log_file.py",
     "rmq/site/change_feed.py",
     "rmq/site/http_api.py",
     "serving/logging/writer.py",

@@ -17,7 +17,7 @@ from board_expressions import PLANE
 from exposed_metrics import JAVA_BROKER_SCRAPE
 from peers.controllers import OurController, leader_of
 from peers.etcd import Etcd, certificate
-from peers.offset_managers import NewOffsetManager, an_entry
+from peers.offset_managers import OffsetManager, an_entry
 from peers.prometheus import Prometheus
 from peers.replicas import Replica
 from peers.scripted import Line, ScriptedBroker
@@ -122,7 +122,7 @@ class Site:
             )
             for n in range(2)
         ]
-        self.offset_manager = NewOffsetManager(
+        self.offset_manager = OffsetManager(
             folder,
             "offsets",
             store="etcd",

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 
 from offsets.values import QUEUES_MAX
 from rmq.commands.table import COMMANDS
@@ -21,7 +21,7 @@ def test_the_page_names_the_last_queue_id() -> None:
 
 
 def test_the_requests_of_the_page_get_its_answers(tmp_path: Path) -> None:
-    manager = NewOffsetManager(tmp_path).start()
+    manager = OffsetManager(tmp_path).start()
     examples = _EXAMPLE.findall(PAGE.read_text())
     assert len(examples) == PAGE.read_text().count("```json")
     try:

@@ -35,8 +35,6 @@ class Answer:
 class OffsetManager:
     """An offset manager, not yet started. Started again, it has its old address and store; options are properties."""
 
-    module = "controller.offsets"
-
     def __init__(self, folder, name="manager", *, environment=None, **options):
         self.name = name
         self._environment = environment or {}
@@ -52,7 +50,7 @@ class OffsetManager:
         return self.launch().ready()
 
     def launch(self):
-        command = [sys.executable, "-m", self.module]
+        command = [sys.executable, "-m", "offsets"]
         for name, value in self.options.items():
             command += [f"--{name.replace('_', '-')}", value]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)} | self._environment
@@ -110,12 +108,6 @@ class OffsetManager:
         """Return the stored offset of one queue."""
         (result,) = self.post("/v1/offsets/read", {"keys": [a_queue(queue, **names)]}).body["results"]
         return result["stored"]["offset"]
-
-
-class NewOffsetManager(OffsetManager):
-    """The one of package `offsets`."""
-
-    module = "offsets"
 
 
 def a_queue(queue=0, *, group="billing", topic="orders", broker="broker-a"):

@@ -6,7 +6,7 @@ import time
 import pytest
 from fakes.answering_peer import refusal, success
 from fakes.offset_broker import OffsetBroker, offset_brokers_in_thread
-from peers.offset_managers import NewOffsetManager, a_queue
+from peers.offset_managers import OffsetManager, a_queue
 from peers.waiting import wait_until
 from rmq_runs import Rmq
 
@@ -58,7 +58,7 @@ def manager(tmp_path_factory, broker):
     folder = tmp_path_factory.mktemp("offsets")
     token = folder / "token"
     token.write_text(f"{TOKEN}\n")
-    manager = NewOffsetManager(
+    manager = OffsetManager(
         folder, namesrv_addr=broker.address, reading_period_ms=1000, http_admin_token_file=token
     ).start()
     yield manager
@@ -68,7 +68,7 @@ def manager(tmp_path_factory, broker):
 @pytest.fixture(scope="module")
 def lonely(tmp_path_factory):
     """A manager that follows nobody."""
-    manager = NewOffsetManager(tmp_path_factory.mktemp("lonely"), "lonely").start()
+    manager = OffsetManager(tmp_path_factory.mktemp("lonely"), "lonely").start()
     yield manager
     assert manager.process.stop() == 0
 
