@@ -164,7 +164,9 @@ class Readings:
         #: Readings under way, by whether they are of replicas, and of those that failed last.
         self._under_way: Tally[tuple[bool, bool]] = Tally()
         self._is_loaded = False
-        #: Called with a master that has started again in the same epoch, where nobody follows its starts.
+        #: When the masters of the last changes had started; None where that was not known then.
+        self._starts: dict[SetName, int | None] = {}
+        #: Called with a master that has started again in the same epoch, where no change of masters tells its start.
         self.restarted: list[Callable[[SetMaster], None]] = []
         following.listeners.append(self._master_changed)
 
@@ -336,7 +338,7 @@ class Readings:
         if former is not None:
             self._note_jumps(former, reading, changes)
             has_restarted = is_new_run and former.run._replace(boot_unix_ms=None) == run._replace(boot_unix_ms=None)
-            if has_restarted and master.boot_unix_ms is None:
+            if has_restarted and self._starts.get(found.name) is None:
                 for listener in self.restarted:
                     listener(master._replace(boot_unix_ms=answer.boot_unix_ms))
 
@@ -420,8 +422,10 @@ class Readings:
 
     def _master_changed(self, change: MasterChange) -> None:
         """Read a new master at once; files of a set that is gone stay."""
+        self._starts[change.set_name] = None if change.after is None else change.after.boot_unix_ms
         if change.kind is MasterChangeKind.REMOVED:
             self._sets.pop(change.set_name, None)
+            del self._starts[change.set_name]
         elif change.after is not None and (found := self._sets.get(change.set_name)) is not None:
             found.due_ms = self._clock.now_ms()
 

@@ -33,11 +33,15 @@ class Answer:
 
 
 class OffsetManager:
-    """An offset manager, not yet started. Started again, it has its old address and store; options are properties."""
+    """An offset manager, not yet started. Started again, it has its old address and store; options are properties.
 
-    def __init__(self, folder, name="manager", *, environment=None, **options):
+    `wrapper` are the words of a program that is given the manager's command and becomes it.
+    """
+
+    def __init__(self, folder, name="manager", *, environment=None, wrapper=(), **options):
         self.name = name
         self._environment = environment or {}
+        self._wrapper = wrapper
         self.folder = folder / name
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -50,7 +54,7 @@ class OffsetManager:
         return self.launch().ready()
 
     def launch(self):
-        command = [sys.executable, "-m", "offsets"]
+        command = [*self._wrapper, sys.executable, "-m", "offsets"]
         for name, value in self.options.items():
             command += [f"--{name.replace('_', '-')}", value]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)} | self._environment

@@ -93,3 +93,23 @@ def test_a_group_that_is_online_skips_nothing_after_an_older_copy_of_a_disk(lab)
     assert run["partedAt"] is not None, run
     assert outcomes == ["set back"], (run, outcomes)
     readers.wait_for_all({*lab.scan("scan", **clients).keys()}, seconds=2 * SOON_S)
+
+
+def test_a_group_that_is_online_skips_nothing_after_its_broker_came_back_with_an_empty_disk(lab):
+    namesrv, topic = lab.name_server(), "alone"
+    broker = lone_broker(lab, namesrv, V5_5, topic)
+    manager = manager_of(lab, namesrv_addr=namesrv.address, repair="act")
+    clients = {"namesrv": [namesrv.address], "topic": topic, "version": V5_5}
+    load = lab.load("load", threads=4, **FAST, **clients).ready()
+    readers = lab.consumer("readers", group=GROUP, **{"poll-ms": 200}, **clients).ready()
+    wait_until(lambda: (committed(broker, GROUP, topic) or 0) > 1000, seconds=SOON_S, what="a commit")
+    read_again(manager, times=3)
+    broker.process.kill()
+    shutil.rmtree(broker.store)
+    broker.start().ready()
+    run, outcomes = run_of_group(manager)
+    load.wait_for_more(count=3000, seconds=SOON_S).stop()
+    assert run["partedAt"] == 0, run
+    # A client whose offset is beyond the end goes to the beginning by itself.
+    assert not {"pushed", "failed"} & {*outcomes}, (run, outcomes)
+    readers.wait_for_all({*lab.scan("scan", **clients).keys()}, seconds=2 * SOON_S)

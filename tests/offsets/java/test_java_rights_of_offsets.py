@@ -175,14 +175,14 @@ def test_manager_with_the_rights_of_the_table_reads_restores_and_repairs(lab, ve
 
 
 @pytest.mark.parametrize(
-    ("version", "rights"),
+    ("version", "right"),
     [
-        (V5_5, [f"the user needs with ACL 2.0 Get of the {resource}" for resource in ("topic", "group")]),
-        (V5_1, ["with ACL 1.0 SUB of both"]),
-        (V4_9, ["with ACL 1.0 SUB of both"]),
+        (V5_5, "the user needs with ACL 2.0 Get of the topic"),
+        (V5_1, "with ACL 1.0 SUB of both"),
+        (V4_9, "with ACL 1.0 SUB of both"),
     ],
 )
-def test_restore_without_rights_names_those_that_are_missing(lab, version, rights):
+def test_restore_without_rights_names_the_first_that_is_missing(lab, version, right):
     namesrv = lab.name_server()
     broker = started(lab, version, namesrv)
     if version == V5_5:
@@ -195,7 +195,7 @@ def test_restore_without_rights_names_those_that_are_missing(lab, version, right
     queue = restored(manager, moment)
 
     assert queue["status"] in ("failed", "not proved"), queue
-    assert all(right in queue["why"] for right in rights), queue
+    assert right in queue["why"], queue["why"]
     assert shown(broker) == 10
     assert all("brokerAccessKey" in line["advice"] for line in manager.events("broker_request_denied"))
     assert any("ACL" in line["advice"] for line in manager.events("broker_request_denied"))

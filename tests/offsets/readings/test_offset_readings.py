@@ -104,6 +104,23 @@ async def test_a_restart_within_an_epoch_is_noticed_by_the_reading_and_told(site
     assert (jump.cause, jump.messages_again) == (JumpCause.RESTART, 5)
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_restart_is_told_by_the_reading_unless_the_change_of_the_master_has_told_its_start(site, is_known):
+    """A broker that is starting refuses to say since when; once it says so, that is no change of its set."""
+    restarted, broker = [], site.brokers[1]
+    broker.epochs = None
+    site.readings.restarted.append(restarted.append)
+    site.elect(1, None, boot=broker.boot_ms)
+    await site.read(3, offset=9)
+    broker.boot_ms += 5
+    site.elect(1, None, boot=broker.boot_ms if is_known else None)
+    followed = site.following.sets[SET]
+    site.master = site.master._replace(boot_unix_ms=broker.boot_ms)
+    site.following.sets = {SET: followed._replace(master=site.master)}
+    await site.read(offset=4)
+    assert restarted == ([] if is_known else [site.master])
+
+
 async def test_what_jumped_in_a_failover_is_listed_told_and_kept(site, tmp_path):
     await site.read(3, offset=900)
     site.brokers[2].write(20)
