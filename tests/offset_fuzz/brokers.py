@@ -142,8 +142,8 @@ class Broker:
 
     def remake(self, topic):
         """Delete a topic and make it again."""
+        self.world.deleted |= {message.uid for message in self.log.messages if message.topic == topic}
         for key in [key for key in self.queues if key[0] == topic]:
-            self.world.deleted |= {uid for _, uid in self.queues[key]}
             del self.queues[key]
         if self.world.remaking_deletes_offsets:
             for group, name in [key for key in self.offsets if key[1] == topic]:

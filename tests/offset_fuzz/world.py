@@ -12,7 +12,7 @@ Left out, so no history shows it:
 - Queues that are not dispatched yet, offsets files that are older than the log after a crash (a restart here loses the
   end of both or of none), brokers of two releases in one set.
 - How members of several clients share queues: each group is one member.
-- A topic that is made anew at the new master in the moments between the look at its messages and a write.
+- What happens at the new master in the moments between the look at its offsets and messages, and a write.
 - A client that goes back to exactly the offset that the next master had as a replica: nobody can see that.
 - Clients that begin without an offset are not judged: what they skip is by their own policy.
 """
@@ -158,8 +158,8 @@ class Manager:
         self.told = []
         #: What readings of the master knew of rewinds: (monotonic ms, moves).
         self.seen_moves = []
-        #: Address of a replica -> what it had when it was read last, and what it knew of rewinds.
-        self.seen_copies = {}
+        #: Address -> what a broker had when it was read last as a replica, or as master, and what it knew of rewinds.
+        self.seen_copies, self.seen_now = {}, {}
         self.tasks = BackgroundTasks(self._failed)
         self.following = FollowedMaster(world.clock, self.told.append)
         self.readings = Readings(
@@ -237,10 +237,12 @@ class Manager:
         if not broker.is_alive:
             raise ConnectionRefused(address, "nobody listens")
         if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET:
+            seen = {key: (broker.offset(*key), moves) for key, moves in broker.moves.items()}
             if broker is world.master:
                 self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
+                self.seen_now[address] = seen
             else:
-                self.seen_copies[address] = {key: (broker.offset(*key), moves) for key, moves in broker.moves.items()}
+                self.seen_copies[address] = seen
         answer = broker.answer(request, self._judge)
         await asyncio.sleep(world.random.uniform(0.0001, 0.003))
         await self._while_paused()
@@ -329,9 +331,10 @@ class World:
         if offset <= old:
             return
         self.raises += 1
-        offset_then, moves_then = manager.seen_copies.get(broker.address, {}).get(key, (None, 0))
-        is_same = offset_then == broker.offset(*key)
-        known = max(moves_then if is_same else broker.moves.get(key, 0), manager.known_moves(key))
+        # What the manager saw there last: it cannot see what happens in the moments before the write.
+        now = manager.seen_now.get(broker.address, {}).get(key, (None, 0))
+        then = manager.seen_copies.get(broker.address, {}).get(key, (None, 0))
+        known = max(then[1] if then[0] == now[0] else now[1], manager.known_moves(key))
         read = set().union(*self.reads[key][known:])
         first, _ = broker.ends(topic, queue_id)
         passed = {uid for _, uid in broker.queues.get((topic, queue_id), [])[max(old, first) : offset]}
