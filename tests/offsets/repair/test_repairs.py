@@ -11,7 +11,7 @@ from offsets.repair.repairer import NotApplicable
 from offsets.repair.rules import Outcome
 from offsets.sets.followed import MasterChange, MasterChangeKind
 from remoting.protocol.codes import BrokerRequestCode
-from remoting.protocol.errors import NotSent
+from remoting.protocol.errors import AnswerNotFramed, NotSent
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 RESET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -119,6 +119,38 @@ async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
     assert site.b.pending["g", "t", 0] == 60
     assert outcome(site.told).set_back == 1
     assert site.parted == [site.b.log.places[60]]
+
+
+@pytest.mark.parametrize("is_too_long", [False, True], ids=["any bytes", "a length of megabytes"])
+@pytest.mark.parametrize("shift", range(3))
+async def test_a_lost_tail_shows_where_a_look_falls_into_the_middle_of_a_message(site, shift, is_too_long):
+    site.send(55)
+    site.copy()
+    site.read()
+    site.send(5)
+    site.copy()
+    site.commit(50, at=site.b)
+    # These are lost.
+    site.send(3)
+    site.read()
+    site.send(20)
+    site.commit(70)
+    site.read()
+    site.promote(site.b)
+    site.uids += 11 + shift
+    site.send(60)
+    lost = {place for place in site.marks if place >= site.b.log.places[60]}
+    assert lost
+    assert not any(site.b.log.at(place) for place in lost)
+
+    def before(broker, request):
+        if is_too_long and int((request.ext_fields or {}).get("offset", 0)) in lost:
+            raise AnswerNotFramed(broker.address, "a frame of 577000000 bytes")
+
+    site.before = before
+    await site.run(site.repairer())
+    assert site.b.pending["g", "t", 0] == 50
+    assert outcome(site.told).set_back == 1
 
 
 async def test_an_emptied_store_sends_its_groups_to_its_beginning(tmp_path):
