@@ -97,14 +97,14 @@ async def test_a_run_of_a_former_master_is_not_applied(site):
         await repairer.apply(77, "ann", site.followed)
 
 
-async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
+def lose_a_tail(site):
+    """Promote the slave with 60 of 100 messages, at which the group goes on behind them."""
     site.send(60)
     site.copy()
     site.commit(50, at=site.b)
     site.commit(55)
     site.read()
     site.read()
-    # These are lost.
     site.send(40)
     site.commit(90)
     site.read()
@@ -114,6 +114,10 @@ async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
     site.commit(95, at=site.b)
     site.groups["g"] = Group(positions={("t", 0): 95})
     site.send(30)
+
+
+async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
+    lose_a_tail(site)
     await site.run(site.repairer())
     assert site.b.offset("g", "t", 0) == 60
     assert site.b.pending["g", "t", 0] == 60
@@ -319,18 +323,47 @@ async def test_a_broker_of_another_name_is_left_alone(tmp_path):
     assert "is broker-b by its own options" in outcome(site.told).problem
 
 
-async def test_a_manager_that_does_not_lead_does_nothing_until_it_leads(site):
+async def test_a_manager_that_does_not_lead_writes_nothing_until_it_leads(site):
     read_twice(site)
     site.promote(site.b)
     site.is_leading = False
     repairer = site.repairer()
     repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
-    await asyncio.sleep(0.02)
-    assert not site.codes
+    await asyncio.sleep(0.2)
+    assert COMMIT not in site.codes
     site.is_leading = True
-    repairer.lead_changed(True)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)
     assert site.b.offset("g", "t", 0) == 80
+
+
+async def test_a_manager_that_does_not_lead_forgets_what_is_lost_too(site):
+    lose_a_tail(site)
+    site.is_leading = False
+    repairer = site.repairer()
+    repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
+    await asyncio.sleep(0.1)
+    assert site.parted == [site.b.log.places[60]]
+    assert not site.told
+    assert COMMIT not in site.codes
+
+    # It still knows what to do about it.
+    site.is_leading = True
+    await asyncio.sleep(0.3)
+    assert site.b.pending["g", "t", 0] == 60
+
+
+async def test_a_broker_that_serves_late_is_repaired(site, monkeypatch):
+    monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
+    read_twice(site)
+    site.promote(site.b)
+    site.b.is_alive = False
+    repairer = site.repairer(acts_for=lambda _: False)
+    repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
+    await asyncio.sleep(0.05)
+    site.clock.pass_ms(90_000)
+    site.b.is_alive = True
+    await asyncio.sleep(0.3)
+    assert outcome(site.told).would_change == 1
 
 
 async def test_a_later_change_ends_a_run(site):
