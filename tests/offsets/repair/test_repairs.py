@@ -157,6 +157,33 @@ async def test_a_lost_tail_shows_where_a_look_falls_into_the_middle_of_a_message
     assert outcome(site.told).set_back == 1
 
 
+async def test_epochs_do_not_prove_what_a_master_lost_and_wrote_anew_within_one(tmp_path):
+    site = Site(tmp_path, has_epochs=True)
+    site.groups["g"] = Group(positions={("another", 0): 1})
+    site.send(50)
+    site.copy()
+    site.commit(50)
+    site.commit(50, at=site.b)
+    site.read()
+    site.send(10)
+    site.commit(55)
+    site.read()
+    site.send(10)
+    site.copy()
+    site.send(30)
+    site.commit(80)
+    site.read()
+    # Its machine loses power, and it is back, in the same epoch, and fails again before it is read.
+    site.a.cut_log(site.a.log.places[70])
+    site.clock.pass_ms(30_000)
+    site.a.boot()
+    site.send(50)
+    site.copy()
+    site.promote(site.b)
+    await site.run(site.repairer())
+    assert site.b.offset("g", "t", 0) == 55
+
+
 async def test_an_emptied_store_sends_its_groups_to_its_beginning(tmp_path):
     site = Site(tmp_path)
     read_twice(site)
