@@ -97,7 +97,6 @@ class OffsetManager:
         )
         self._following.listeners.append(self._repairer.changed)
         self._readings.restarted.append(self._repairer.restarted)
-        self._lead.listeners.append(self._repairer.lead_changed)
         self._operations = Operations(
             store_path / "operations",
             lambda: self._lead.me.address,

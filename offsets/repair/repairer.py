@@ -4,13 +4,14 @@ A change is followed by a run: one pass as soon as the new master serves (`one_p
 further passes over groups whose members were not connected yet. In mode `report` a run writes nothing and says what it
 would change; `apply` decides anew from the same readings, by the same rules, and writes.
 
-Only the manager that leads runs anything.
+Only the manager that leads decides and writes. The others prove the log too: fingerprints of messages that are lost would
+contradict every later log. One of them that comes to lead within those two minutes goes on from there.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -42,8 +43,9 @@ from remoting.protocol.errors import InvokeError, NotSent
 from serving.durable_file import DurableFileError
 from serving.telemetry.events import Event, Measure
 
-#: A new master has so long to serve; without a proof the run ends then.
-SERVES_WITHIN_MS: Final = 60_000
+#: A new master has so long to serve, as it may have many messages to put in their queues; without a proof the run ends
+#: then.
+SERVES_WITHIN_MS: Final = 600_000
 #: So long members of groups are awaited after a change, and so often they are looked for.
 AWAITED_MS: Final = 120_000
 LOOK_S: Final = 3.0
@@ -55,14 +57,6 @@ RUNS_AT_ONCE: Final = 16
 _BEGINS: Final = frozenset(
     {MasterChangeKind.FOUND, MasterChangeKind.GAINED, MasterChangeKind.MOVED, MasterChangeKind.RESTARTED}
 )
-
-
-class _Noticed(NamedTuple):
-    """A change of a master, and when it was noticed, monotonic ms."""
-
-    master: SetMaster
-    kind: MasterChangeKind
-    at_ms: int
 
 
 class NotApplicable(Exception):
@@ -99,8 +93,6 @@ class Repairer:
         self._files = KeptDocuments(folder, KeptRun, RUNS_MAX)
         self._turns = asyncio.Semaphore(RUNS_AT_ONCE)
         self._file_turn = asyncio.Lock()
-        #: The last change of each set that has a master since.
-        self._changes: dict[SetName, _Noticed] = {}
         self._running: dict[SetName, asyncio.Task[bool]] = {}
         self._runs: dict[int, Run] = {}
         self._last = 0
@@ -151,31 +143,19 @@ class Repairer:
         yield Measure(REPAIRS_RUNNING, self.running)
 
     def changed(self, change: MasterChange) -> None:
-        """Take a change of a master: its set's former run ends, and another one begins if this manager leads."""
+        """Take a change of a master: its set's former run ends, and another one begins."""
         if change.kind is MasterChangeKind.ADDRESS_CHANGED:
             return
         if (former := self._running.pop(change.set_name, None)) is not None:
             former.cancel()
-        self._changes.pop(change.set_name, None)
         if change.after is not None and change.kind in _BEGINS:
-            self._changes[change.set_name] = _Noticed(change.after, change.kind, self._clock.now_ms())
-            self._begin(change.set_name)
+            following = self._follow(change.after, change.kind, self._clock.now_ms())
+            self._running[change.set_name] = self._tasks.start(following, "repair")
 
     def restarted(self, master: SetMaster) -> None:
         """Take that a master has started again in its epoch, as a reading shows; with the time of its start."""
         change = MasterChange(MasterChangeKind.RESTARTED, master.set_name, None, master, self._clock.unix_ms())
         self.changed(change)
-
-    def lead_changed(self, leads: bool) -> None:  # noqa: FBT001  # as Lead calls its listeners
-        """Begin what another manager may have left undone; older changes it has dealt with."""
-        for set_name, noticed in self._changes.items():
-            if leads and self._clock.now_ms() - noticed.at_ms <= AWAITED_MS:
-                self._begin(set_name)
-
-    def _begin(self, set_name: SetName) -> None:
-        under_way = self._running.get(set_name)
-        if self._is_leading() and (under_way is None or under_way.done()):
-            self._running[set_name] = self._tasks.start(self._follow(*self._changes[set_name]), "repair")
 
     async def apply(self, number: int, writer: str, master: SetMaster | None) -> Run:
         """Decide a run anew, and write; `master` is that of its set now. Raises NotApplicable, for the broker too."""
@@ -228,14 +208,19 @@ class Repairer:
             counts={},
             queues=(),
         )
-        async with self._turns:
+        problem = await self._prepared(one, master, known, changed_ms)
+        if problem is not None and not self._is_leading():
+            while not self._is_leading():
+                if self._clock.now_ms() - changed_ms > AWAITED_MS:
+                    # The manager that leads has dealt with it.
+                    return
+                await asyncio.sleep(_PAUSE_S)
             problem = await self._prepared(one, master, known, changed_ms)
-            if problem is None:
-                return
-            if not problem:
+        if problem is None:
+            return
+        if not problem:
+            async with self._turns:
                 problem = await _repaired(one)
-        if one.is_prepared and (parted_at := one.before.proof.parted_at) is not None:
-            self._parted(master, parted_at)
         self._last = number = self._last + 1
         run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=number, problem=problem)
         try:
@@ -250,7 +235,8 @@ class Repairer:
         """Wait until the broker serves and its log is looked at; return the problem, None if nothing has changed."""
         while True:
             try:
-                log = await one.prepare()
+                async with self._turns:
+                    log = await one.prepare()
             except NotServing as error:
                 problem = str(error)
             except OtherBroker as error:
@@ -261,10 +247,13 @@ class Repairer:
                 if (newest.master, newest.master_epoch, newest.boot_unix_ms) == now:
                     # What was read before is of this very process: nothing has changed.
                     return None
+                if (parted_at := one.before.proof.parted_at) is not None:
+                    self._parted(master, parted_at)
                 return ""
-            if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS or not self._is_leading():
+            if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS:
                 return problem
-            await asyncio.sleep(_PAUSE_S)
+            is_new = self._clock.now_ms() - changed_ms <= SENT_BACK_WITHIN_MS
+            await asyncio.sleep(_PAUSE_S if is_new else LOOK_S)
 
     async def _await_members(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
         """Look for members of groups that had none, and decide about these groups."""

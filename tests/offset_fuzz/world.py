@@ -201,12 +201,9 @@ class Manager:
             await self._while_paused()
             now_s = self.world.loop.time()
             if self.world.leader in (None, self) or now_s >= self.world.leader_until_s:
-                was_leading = self.is_leading()
                 self.world.leader, self.world.leader_until_s = self, now_s + LEASE_S
                 # Its own view of the lease ends earlier.
                 self.lease_until_s = now_s + LEASE_S - 1
-                if not was_leading:
-                    self.repairer.lead_changed(True)
             await asyncio.sleep(1)
 
     async def run_following(self):
