@@ -27,7 +27,9 @@ GO_AWAY_REMARK: Final = "please go away"
 FAULT_REMARK: Final = "internal error of the server; its log tells more"
 
 
-_REJECTING_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
+_REJECTING_CODES: Final = frozenset(
+    {ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.CONTROLLER_INVALID_REQUEST}
+)
 
 
 #: What a frame becomes: a request with a cached response, or a request with the key to cache its response by.
