@@ -300,7 +300,6 @@ class NameServerConfig(ServerConfig):
             LISTENS,
         ),
     ] = 0
-
     lookup_port: Annotated[
         int,
         Option(
@@ -310,7 +309,6 @@ class NameServerConfig(ServerConfig):
             LISTENS,
         ),
     ] = 0
-
     #: Read by service.py.
     route_watchers_max: Annotated[
         int,

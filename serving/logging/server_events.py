@@ -292,8 +292,7 @@ TOKEN_TRIES_LIMITED: Final = LogEvent(
     keys=("peer",),
     meaning="A token, at a sign-in or in Authorization, was answered 429 unread: within a minute this address, or its "
     "IPv6 network (/64), showed five different wrong ones.",
-    advice="Find out who tries tokens there. All users behind a proxy or NAT share its address: none of them gets in "
-    "until a minute after the first wrong token.",
+    advice="Find out who tries tokens there. All users behind a proxy or NAT share its address, and wait too.",
 )
 LIBRARY_LOGGED: Final = LogEvent(
     name="library_logged",
