@@ -38,7 +38,7 @@ class FieldInvalid(RequestRefused):
         self.field = field
         super().__init__(
             f"{request}: {field} cannot be {text[:80]!r} of {len(text)} characters; names have at most {NAME_CHARS_MAX}"
-            " and no control characters, addresses are host:port"
+            " and no control or hidden characters, addresses are host:port"
         )
 
 
@@ -59,7 +59,7 @@ class TooManyTopics(RequestRefused):
 
     def __init__(self, broker_name: str, excess: str) -> None:
         self.broker_name = broker_name
-        super().__init__(f"the topics of {broker_name} are not registered: {excess}")
+        super().__init__(f"{broker_name} is not registered: {excess}")
 
 
 class KeepInvalid(RequestRefused):
@@ -80,7 +80,7 @@ class KvTooLong(RequestRefused):
     """An entry, or a KV table, that is larger than those of operators; the whole is written at each change."""
 
     def __init__(self, what: str, size: int, size_max: int) -> None:
-        super().__init__(f"{what} of {size} is over the limit of {size_max}")
+        super().__init__(f"{what}: {size}, and the limit is {size_max}")
 
 
 class KvKeyMissing(RequestRefused):
