@@ -7,7 +7,7 @@ members of others' sets alike. Pure.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ _MEMBER_BYTES: Final = 24
 
 _NONE: Final[Mapping[str, Sequence[str]]] = {}
 
+Row = TypeVar("Row")
 
 #: What a host adds to an answer: its network, the id of a member, None for what a set has beside them, and bytes.
 Addition = tuple[str, int | None, int]
@@ -61,7 +62,7 @@ def fitting(
             for network, _, size in additions_of(each):
                 sums[network] += size
         yield
-    share = min(host_bytes_max, share_of(sums.values()))
+    share = min(host_bytes_max, share_of(sums.values(), ANSWER_BYTES_MAX))
     if max(sums.values(), default=0) <= share:
         return sets
     used: Counter[str] = Counter()
@@ -72,14 +73,36 @@ def fitting(
     return fit
 
 
-def share_of(sums: Collection[int]) -> int:
-    """Return how many bytes a host may have so that all, which would have `sums`, have ANSWER_BYTES_MAX."""
-    rest = ANSWER_BYTES_MAX
+def fitting_rows(
+    rows: Sequence[Row], of_host: Callable[[Row], tuple[str, int]], size_max: int
+) -> CooperativeTask[list[Row]]:
+    """Return the rows that fit of each host, as they came; `of_host` returns the host of one, and its size."""
+    sums: Counter[str] = Counter()
+    for part in in_batches(rows):
+        for host, size in map(of_host, part):
+            sums[host] += size
+        yield
+    share = share_of(sums.values(), size_max)
+    used: Counter[str] = Counter()
+    fit: list[Row] = []
+    for part in in_batches(rows):
+        for row in part:
+            host, size = of_host(row)
+            used[host] += size
+            if used[host] <= share:
+                fit.append(row)
+        yield
+    return fit
+
+
+def share_of(sums: Collection[int], size_max: int) -> int:
+    """Return how much a host may have so that all, which would have `sums`, have `size_max`."""
+    rest = size_max
     for number, size in enumerate(sorted(sums)):
         if size * (len(sums) - number) > rest:
             return rest // (len(sums) - number)
         rest -= size
-    return ANSWER_BYTES_MAX
+    return size_max
 
 
 def _fitting(

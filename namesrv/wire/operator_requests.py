@@ -3,7 +3,6 @@
 Answers that wait are awaitable: for the disk, or for a turn of the cooperative runner where there are very many topics.
 """
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
@@ -187,24 +186,11 @@ class OperatorRequestHandler:
     def _cut(
         self, request: RemotingCommand, topics: list[str], broker_addr: str | UnsetType = UNSET
     ) -> CooperativeTask[RemotingCommand]:
-        sums: Counter[str] = Counter()
-        for part in in_batches(topics):
-            for topic in part:
-                sums[self._host_of(topic)] += len(topic.encode()) + 3
-            yield
-        share = fitting.share_of(sums.values())
-        used: Counter[str] = Counter()
-        fitting_topics: list[str] = []
-        for part in in_batches(topics):
-            for topic in part:
-                host = self._host_of(topic)
-                used[host] += len(topic.encode()) + 3
-                if used[host] <= share:
-                    fitting_topics.append(topic)
-            yield
-        return request.reply(
-            body=encode(TopicList(broker_addr=broker_addr, topic_list=fitting_topics), Dialect.STANDARD)
-        )
+        def of_host(topic: str) -> tuple[str, int]:
+            return self._host_of(topic), len(topic.encode()) + 3
+
+        fit = yield from fitting.fitting_rows(topics, of_host, fitting.ANSWER_BYTES_MAX)
+        return request.reply(body=encode(TopicList(broker_addr=broker_addr, topic_list=fit), Dialect.STANDARD))
 
     def _host_of(self, topic: str) -> str:
         """Return the host that had a topic first, or has a set of this name."""
