@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 
 import pytest
 from crowd import Crowd, is_closed, need_files, read_answers
@@ -14,6 +15,8 @@ HELD = 1400
 PROBES = 4
 #: Connects of others that come between a connect and its request.
 CONNECTS = 400
+#: As many of them as fit into this time: a connection without a request is closed after 5 s.
+PROBE_S = 2
 #: Answers of 3 MiB, which are there twice until they are read.
 UNREAD = 100
 #: What answers that nobody reads may take: a limit of 32 MiB, twice, and what is kept of freed memory.
@@ -46,8 +49,11 @@ def test_every_probe_is_answered_though_one_host_holds_all_places_and_connects_w
             watcher.sendall(b"GET /v1/cluster/watch HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 
         def connect():
+            ends = time.monotonic() + PROBE_S
             for _ in range(CONNECTS):
                 stack.enter_context(connection(port, "127.0.0.2"))
+                if time.monotonic() > ends:
+                    break
 
         lost = sum(not probe(port, prober, connect) for _ in range(PROBES))
     print_figures(probes=PROBES, lost=lost)
