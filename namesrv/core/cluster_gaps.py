@@ -3,18 +3,24 @@
 Read for operators; a client gets none of it.
 """
 
-from itertools import islice
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
+from namesrv.core import fitting
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
-from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 
-#: So many sets with lost topics, and slaves, are listed.
+#: So many sets with lost topics, and slaves, are listed, and of each list so many bytes: beside the longest list of
+#: sets no peer would read more.
 LISTED_MAX: Final = 1_000
+LISTED_BYTES_MAX: Final = 512 * 1024
+
+Gap = TypeVar("Gap", AwayBrokerSet, LostTopics, StaleReplica)
 
 
 def lost_topics(state: RouteState, broker_name: str, to_unix_ms: int) -> LostTopics | None:
@@ -54,10 +60,27 @@ def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, obj
             if lacks_topics(state.tables, broker_set, member)
         )
         yield
-    lost = (lost_topics(state, name, to_unix_ms) for name, _ in islice(state.lost_topics.reported(), LISTED_MAX))
+    names = [name for name, _ in state.lost_topics.reported()]
+    names = yield from fitting.fitting_rows(names, lambda name: (_host_of(state, name), 1), LISTED_MAX)
+    lost = (lost_topics(state, name, to_unix_ms) for name in names)
     stale.sort(key=lambda replica: (replica.broker_name, replica.broker_id))
     return {
-        "awayBrokerSets": state.away_sets.away(),
-        "lostTopics": [losses for losses in lost if losses is not None],
-        "staleReplicas": stale[:LISTED_MAX],
+        "awayBrokerSets": (yield from _listed(state, state.away_sets.away())),
+        "lostTopics": (yield from _listed(state, [losses for losses in lost if losses is not None])),
+        "staleReplicas": (yield from _listed(state, stale)),
     }
+
+
+def _listed(state: RouteState, gaps: Sequence[Gap]) -> CooperativeTask[list[Gap]]:
+    """Return what fits of each host, in number and in bytes."""
+
+    def size_of(gap: Gap) -> tuple[str, int]:
+        return _host_of(state, gap.broker_name), len(encode(gap, Dialect.STANDARD))
+
+    few = yield from fitting.fitting_rows(gaps, lambda gap: (_host_of(state, gap.broker_name), 1), LISTED_MAX)
+    return (yield from fitting.fitting_rows(few, size_of, LISTED_BYTES_MAX))
+
+
+def _host_of(state: RouteState, broker_name: str) -> str:
+    broker_set = state.tables.brokers.get(broker_name)
+    return broker_set.network if broker_set else state.away_sets.network_of(broker_name)

@@ -362,7 +362,7 @@ class RouteState:
         return self._command(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic, changes)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> RouteOutcome[None]:
-        """Add a topic to broker sets that are known; see `topic_additions`. Raises TooManyTopics if none may have it."""
+        """Add a topic to broker sets that are known; see `topic_additions`. Raises TooManyTopics if none may get it."""
         sizes, sets_max = self._applier.topic_sizes, self._config.topic_sets_per_host_max
         events: list[Event] = []
         refusals: list[TooManyTopics] = []

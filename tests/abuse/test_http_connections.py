@@ -49,10 +49,10 @@ def test_every_probe_is_answered_though_one_host_holds_all_places_and_connects_w
             watcher.sendall(b"GET /v1/cluster/watch HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 
         def connect():
-            ends = time.monotonic() + PROBE_S
+            ends = time.perf_counter() + PROBE_S
             for _ in range(CONNECTS):
                 stack.enter_context(connection(port, "127.0.0.2"))
-                if time.monotonic() > ends:
+                if time.perf_counter() > ends:
                     break
 
         lost = sum(not probe(port, prober, connect) for _ in range(PROBES))
