@@ -6,6 +6,7 @@ from typing import Final
 from remoting.protocol.addresses import NAME_CHARS_MAX
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import RequestRefused
+from remoting.protocol.plain_text import escape_of, is_plain
 
 
 class FieldMissing(RequestRefused):
@@ -31,15 +32,18 @@ class NameTooLong(RequestRefused):
 
 
 class FieldInvalid(RequestRefused):
-    """A name or an address that can be none: too long, with control characters, or not `host:port`."""
+    """A name or an address that can be none: too long, with characters that are not shown, or not `host:port`."""
 
     def __init__(self, request: str, field: str, text: str) -> None:
         self.request = request
         self.field = field
-        super().__init__(
-            f"{request}: {field} cannot be {text[:80]!r} of {len(text)} characters; names have at most {NAME_CHARS_MAX}"
-            " and no control characters, addresses are host:port"
-        )
+        problem = f"names have at most {NAME_CHARS_MAX}, addresses are host:port"
+        if hidden := ", ".join(sorted({escape_of(each) for each in text if not is_plain(each)})[:5]):
+            problem = (
+                f"it has characters that are not shown: {hidden}; leave them out, or write what is not ASCII as \\u7ecf "
+                "in broker.conf, which Java reads as Latin-1"
+            )
+        super().__init__(f"{request}: {field} cannot be {text[:80]!r} of {len(text)} characters; {problem}")
 
 
 class TooManyMembers(RequestRefused):
