@@ -37,13 +37,10 @@ class FieldInvalid(RequestRefused):
     def __init__(self, request: str, field: str, text: str) -> None:
         self.request = request
         self.field = field
-        problem = f"names have at most {NAME_CHARS_MAX}, addresses are host:port"
+        problem = f"of {len(text)} characters; names have at most {NAME_CHARS_MAX}, addresses are host:port"
         if hidden := ", ".join(sorted({escape_of(each) for each in text if not is_plain(each)})[:5]):
-            problem = (
-                f"it has characters that are not shown: {hidden}; leave them out, or write what is not ASCII as \\u7ecf "
-                "in broker.conf, which Java reads as Latin-1"
-            )
-        super().__init__(f"{request}: {field} cannot be {text[:80]!r} of {len(text)} characters; {problem}")
+            problem = f"as it has characters that are not shown: {hidden}; leave them out, or write Chinese as \\u7ecf"
+        super().__init__(f"{request}: {field} cannot be {text[:80]!r} {problem}")
 
 
 class TooManyMembers(RequestRefused):

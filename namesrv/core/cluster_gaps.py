@@ -61,8 +61,8 @@ def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, obj
         )
         yield
     names = [name for name, _ in state.lost_topics.reported()]
-    names = yield from fitting.fitting_rows(names, lambda name: (_host_of(state, name), 1), LISTED_MAX)
-    lost = (lost_topics(state, name, to_unix_ms) for name in names)
+    few = yield from fitting.fitting(names, lambda name: [(_host_of(state, name), None, 1)], size_max=LISTED_MAX)
+    lost = (lost_topics(state, name, to_unix_ms) for name in few)
     stale.sort(key=lambda replica: (replica.broker_name, replica.broker_id))
     return {
         "awayBrokerSets": (yield from _listed(state, state.away_sets.away())),
@@ -71,14 +71,14 @@ def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, obj
     }
 
 
-def _listed(state: RouteState, gaps: Sequence[Gap]) -> CooperativeTask[list[Gap]]:
-    """Return what fits of each host, in number and in bytes."""
+def _listed(state: RouteState, gaps: Sequence[Gap]) -> CooperativeTask[Sequence[Gap]]:
+    """Return what fits of each host, in bytes and so in number."""
 
-    def size_of(gap: Gap) -> tuple[str, int]:
-        return _host_of(state, gap.broker_name), len(encode(gap, Dialect.STANDARD))
+    def additions_of(gap: Gap) -> list[fitting.Addition]:
+        size = max(len(encode(gap, Dialect.STANDARD)), LISTED_BYTES_MAX // LISTED_MAX)
+        return [(_host_of(state, gap.broker_name), None, size)]
 
-    few = yield from fitting.fitting_rows(gaps, lambda gap: (_host_of(state, gap.broker_name), 1), LISTED_MAX)
-    return (yield from fitting.fitting_rows(few, size_of, LISTED_BYTES_MAX))
+    return fitting.fitting(gaps, additions_of, size_max=LISTED_BYTES_MAX)
 
 
 def _host_of(state: RouteState, broker_name: str) -> str:

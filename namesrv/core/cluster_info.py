@@ -83,7 +83,7 @@ class ClusterInfoText:
     def _fitting_texts(self) -> CooperativeTask[dict[str, bytes]]:
         """Return the texts of the sets that fit, with those of their members that do."""
         texts: dict[str, bytes] = {}
-        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets())))):
+        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets()), fitting.additions))):
             texts |= {each.broker_name: _set_text(each) for each in part}
             yield
         return texts

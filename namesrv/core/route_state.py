@@ -203,7 +203,8 @@ class RouteState:
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return RouteOutcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
-        self._check_sizes(request, decision.change, compared.prepared, now_ms)
+        if compared.prepared is not None:
+            self._check_sizes(request, decision.change.broker_set.network, compared.prepared, now_ms)
         self._applier.apply(decision.change, compared.prepared)
         # What was left out may have a place the next time.
         if request.reported is not None and not compared.queues.left_out:
@@ -226,19 +227,14 @@ class RouteState:
         master = registration.master_of(self.tables, request)
         return RouteOutcome(reply=master, events=tuple(events), effects=tuple(effects))
 
-    def _check_sizes(
-        self, request: Registration, change: SetChange, prepared: PreparedChange | None, now_ms: int
-    ) -> None:
-        """Raise TooManyTopics if more topics of a registration would take too much memory."""
-        if prepared is None:
-            return
+    def _check_sizes(self, request: Registration, network: str, prepared: PreparedChange, now_ms: int) -> None:
+        """Raise TooManyTopics if more topics of a registration would take too much memory of its host."""
         sizes, name = self._applier.topic_sizes, request.broker_name
         more = prepared.queues.queue_sum.size_bytes + prepared.mappings.size_bytes - sizes.of_set(name)
         if more <= 0:
             return
         of_connection = {key.broker_name for key in self.tables.live.of_connection(request.connection_id)}
-        excess = sizes.excess(more, change.broker_set.network, of_connection, self._topic_bytes_max)
-        if excess is not None:
+        if (excess := sizes.excess(more, network, of_connection, self._topic_bytes_max)) is not None:
             # It is alive: without this it would leave at the end of its timeout.
             if (row := self.tables.live.get(request.key)) is not None:
                 self.tables.live.put(request.key, broker_connections.registered(row, request.connection_id, now_ms))

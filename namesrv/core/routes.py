@@ -118,10 +118,9 @@ def _is_in(data: BrokerData, zone_name: str) -> bool:
 
 
 def _mapping_bytes(mappings: Mapping[str, TopicQueueMappingInfo] | None, broker_name: str) -> int:
-    mapping = mappings.get(broker_name) if mappings else None
-    if mapping is None:
+    if not mappings or (mapping := mappings.get(broker_name)) is None:
         return 0
-    queues = 0 if mapping.curr_id_map is msgspec.UNSET else len(mapping.curr_id_map)
+    queues = len(mapping.curr_id_map or ())
     return _QUEUE_BYTES * queues if queues > _COUNTED_QUEUES_MAX else len(msgspec.json.encode(mapping))
 
 

@@ -100,7 +100,7 @@ async def test_refusal_of_a_name_shows_which_character_is_not_shown(desk, hidden
     answer = await register(desk, MASTER | {"brokerName": name})
     added = await desk.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": name})
     for remark in (answer.remark, added.remark):
-        assert f"has characters that are not shown: {ascii(hidden)[1:-1]}; leave them out" in remark
+        assert f"it has characters that are not shown: {ascii(hidden)[1:-1]}; leave them out" in remark
 
 
 async def test_of_a_set_one_host_has_a_share_of_the_members(desk):
