@@ -4,7 +4,7 @@ Read for operators; a client gets none of it.
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from namesrv.core import fitting
 from namesrv.core.route_state import RouteState
@@ -19,8 +19,6 @@ from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, Stal
 #: sets no peer would read more.
 LISTED_MAX: Final = 1_000
 LISTED_BYTES_MAX: Final = 512 * 1024
-
-Gap = TypeVar("Gap", AwayBrokerSet, LostTopics, StaleReplica)
 
 
 def lost_topics(state: RouteState, broker_name: str, to_unix_ms: int) -> LostTopics | None:
@@ -71,10 +69,12 @@ def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, obj
     }
 
 
-def _listed(state: RouteState, gaps: Sequence[Gap]) -> CooperativeTask[Sequence[Gap]]:
+def _listed(
+    state: RouteState, gaps: Sequence[AwayBrokerSet | LostTopics | StaleReplica]
+) -> CooperativeTask[Sequence[object]]:
     """Return what fits of each host, in bytes and so in number."""
 
-    def additions_of(gap: Gap) -> list[fitting.Addition]:
+    def additions_of(gap: AwayBrokerSet | LostTopics | StaleReplica) -> list[fitting.Addition]:
         size = max(len(encode(gap, Dialect.STANDARD)), LISTED_BYTES_MAX // LISTED_MAX)
         return [(_host_of(state, gap.broker_name), None, size)]
 

@@ -54,11 +54,11 @@ def fitting(
     rows: Sequence[Row],
     additions_of: Callable[[Row], Iterable[Addition]],
     host_max: int = sys.maxsize,
-    size_max: int | None = None,
+    size_max: int = 0,
 ) -> CooperativeTask[Sequence[Row]]:
-    """Return the rows that fit, sets with those of their members that do, as they came; all of them are `rows` itself.
+    """Return the rows that fit of each host, sets with those of their members that do; all of them are `rows` itself.
 
-    Without `size_max` all have ANSWER_BYTES_MAX.
+    `size_max` is that of all, 0 for ANSWER_BYTES_MAX.
     """
     # Additions are worked out twice: to keep those of very many sets is what takes time.
     sums: Counter[str] = Counter()
@@ -67,7 +67,7 @@ def fitting(
             for host, _, size in additions_of(row):
                 sums[host] += size
         yield
-    share = min(host_max, share_of(sums.values(), ANSWER_BYTES_MAX if size_max is None else size_max))
+    share = min(host_max, share_of(sums.values(), size_max or ANSWER_BYTES_MAX))
     if max(sums.values(), default=0) <= share:
         return rows
     used: Counter[str] = Counter()

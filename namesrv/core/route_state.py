@@ -361,7 +361,7 @@ class RouteState:
         """Add a topic to broker sets that are known; see `topic_additions`. Raises TooManyTopics if none may get it."""
         sizes, sets_max = self._applier.topic_sizes, self._config.topic_sets_per_host_max
         events: list[Event] = []
-        refusals: list[TooManyTopics] = []
+        refused: TooManyTopics | None = None
         for change in change_planner.topic_additions(self.tables, topic, queue_datas, sets_max):
             excess, name = None, change.broker_set.broker_name
             if topic not in self.tables.topics.topics_of(name):
@@ -371,9 +371,9 @@ class RouteState:
             if excess is None:
                 events.append(self._by_admin(RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic, change))
             else:
-                refusals.append(TooManyTopics(name, excess))
-        if refusals and not events:
-            raise refusals[0]
+                refused = refused or TooManyTopics(name, excess)
+        if refused and not events:
+            raise refused
         return RouteOutcome(reply=None, events=tuple(events))
 
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> RouteOutcome[int]:

@@ -128,15 +128,11 @@ class TopicTable:
         had: list[str] = []
         read = write = size = 0
         for part in in_batches(topics):
-            for topic in part:
-                if (queue_data := mine.get(topic)) is None:
-                    continue
-                had.append(topic)
-                read += queue_data.read_queue_nums
-                write += queue_data.write_queue_nums
-            yield
-        for part in in_batches(had):
-            size += size_bytes(part)
+            held = [topic for topic in part if topic in mine]
+            had += held
+            read += sum(mine[topic].read_queue_nums for topic in held)
+            write += sum(mine[topic].write_queue_nums for topic in held)
+            size += size_bytes(held)
             yield
         removal = yield from self._holders.prepare_leave(broker_name, had)
         return PreparedRemoval(broker_name, removal, QueueSum(read, write, size))
