@@ -6,13 +6,14 @@ Read for operators; a client gets none of it.
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from namesrv.core import fitting
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
-from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 
 #: So many sets with lost topics, and slaves, are listed, and of each list so many bytes: beside the longest list of
@@ -75,7 +76,7 @@ def _listed(
     """Return what fits of each host, in bytes and so in number."""
 
     def additions_of(gap: AwayBrokerSet | LostTopics | StaleReplica) -> list[fitting.Addition]:
-        size = max(len(encode(gap, Dialect.STANDARD)), LISTED_BYTES_MAX // LISTED_MAX)
+        size = max(len(msgspec.json.encode(gap)), LISTED_BYTES_MAX // LISTED_MAX)
         return [(_host_of(state, gap.broker_name), None, size)]
 
     return fitting.fitting(gaps, additions_of, size_max=LISTED_BYTES_MAX)

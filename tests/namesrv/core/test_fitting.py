@@ -47,6 +47,16 @@ def test_many_hosts_have_fewer_sets_each_in_a_topic_and_a_real_one_still_has_a_p
     assert "real" in sets_of(state)
 
 
+def test_the_more_sets_a_topic_has_the_fewer_a_host_may_add():
+    state = RouteState(NameServerConfig(topic_sets_per_host_max=64))
+    for host in range(600):
+        for number in range(64 if host < 8 else 4):
+            register(state, f"set-{host}-{number}", f"2001:db8:{host:x}::/64", connection_id=host)
+    register(state, "real", OPERATOR)
+    assert 512 + 600 < len(sets_of(state)) < 512 + 2 * 600
+    assert "real" in sets_of(state)
+
+
 def test_a_set_that_has_the_topic_keeps_it_when_the_limit_falls(state):
     for number in range(3):
         register(state, f"set-{number}")
