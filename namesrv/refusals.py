@@ -32,7 +32,7 @@ class NameTooLong(RequestRefused):
 
 
 class FieldInvalid(RequestRefused):
-    """A name or an address that can be none: too long, with characters that are not shown, or not `host:port`."""
+    """A name or an address that can be none: too long, with control characters, or not `host:port`."""
 
     def __init__(self, request: str, field: str, text: str) -> None:
         self.request = request
@@ -60,7 +60,7 @@ class TooManyTopics(RequestRefused):
 
     def __init__(self, broker_name: str, excess: str) -> None:
         self.broker_name = broker_name
-        super().__init__(f"the topics of {broker_name} are not registered: {excess}")
+        super().__init__(f"more topics of {broker_name} are not registered: {excess}")
 
 
 class KeepInvalid(RequestRefused):
@@ -81,7 +81,7 @@ class KvTooLong(RequestRefused):
     """An entry, or a KV table, that is larger than those of operators; the whole is written at each change."""
 
     def __init__(self, what: str, size: int, size_max: int) -> None:
-        super().__init__(f"{what} of {size} is over the limit of {size_max}")
+        super().__init__(f"{what}: {size}, and the limit is {size_max}")
 
 
 class KvKeyMissing(RequestRefused):

@@ -215,6 +215,8 @@ EVENTS: Final = (
     server_events.HTTP_REQUEST_FAILED,
     server_events.HTTP_ADMIN_DENIED,
     server_events.HTTP_ADMIN_REQUEST_ACCEPTED,
+    server_events.FILE_EXPOSED,
+    server_events.TOKEN_TRIES_LIMITED,
     server_events.LIBRARY_LOGGED,
 )
 
