@@ -74,10 +74,9 @@ class DurableSettings(StoredConfig[NameServerConfig]):
                 raise KvTooLong("bytes of the KV table", size, KV_BYTES_MAX)
             size = len(namespace) + len(key) + len(value or "")
             others = (
-                size for entry, (host, size) in self._kv_sizes.items() if host == network and entry != (namespace, key)
+                chars for at, (host, chars) in self._kv_sizes.items() if host == network and at != (namespace, key)
             )
-            of_host = size + sum(others)
-            if of_host > KV_CHARS_MAX // 2:
+            if (of_host := size + sum(others)) > KV_CHARS_MAX // 2:
                 raise KvTooLong("characters of this host in the KV table", of_host, KV_CHARS_MAX // 2)
             await self._store_kv(changed, namespace, key)
             self._kv_sizes[namespace, key] = network, size

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -121,7 +122,7 @@ class HttpConnections:
                 if connection.handler in self._open and connection.last_activity_ms == last_activity_ms:
                     return connection
             number = max(1, self._connections_max // _SHARE_CHOSEN)
-            losers = from_largest_hosts(self._open.values(), number, (_network, _what_it_does))
+            losers = from_largest_hosts(self._open.values(), number, (attrgetter("network"), attrgetter("is_working")))
             self._chosen = [(each, each.last_activity_ms) for each in reversed(losers)]
 
     def _check_stall(self, connection: "_HttpConnection", bytes_before: int) -> None:
@@ -214,14 +215,6 @@ class _HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.handler.resume_writing()
         self._connections.is_read(self)
-
-
-def _network(connection: _HttpConnection) -> str:
-    return connection.network
-
-
-def _what_it_does(connection: _HttpConnection) -> str:
-    return "works" if connection.is_working else "idle"
 
 
 #: The connections of each port at which the application is served.

@@ -94,6 +94,15 @@ async def test_a_set_has_a_limit_of_members_which_those_it_has_do_not_feel(desk)
     assert (await register(desk, MASTER | {"brokerName": "broker-b"})).code == 0
 
 
+@pytest.mark.parametrize("hidden", ["\u200d", "\u200c", "\u00ad", "\x9b"])
+async def test_refusal_of_a_name_shows_which_character_is_not_shown(desk, hidden):
+    name = "b" * 100 + hidden
+    answer = await register(desk, MASTER | {"brokerName": name})
+    added = await desk.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": name})
+    for remark in (answer.remark, added.remark):
+        assert f"it has characters that are not shown: {ascii(hidden)[1:-1]}; leave them out" in remark
+
+
 async def test_of_a_set_one_host_has_a_share_of_the_members(desk):
     assert (await register(desk, MASTER, connection=2)).code == 0
     fields = [MASTER | {"brokerId": str(number), "brokerAddr": f"h:{number}"} for number in range(1, 34)]
