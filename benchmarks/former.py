@@ -26,11 +26,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("former", help="the other commit; it is checked out, and gets an environment of its own")
     parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--only", default="", help="the number of the row that is compared")
     options = parser.parse_args()
     ratios = []
     with tempfile.TemporaryDirectory() as name, checkout(options.former) as former, Stolen() as stolen:
         folder = Path(name)
-        for brokers, works in ((1, ONE_BROKER), (65, MANY_BROKERS)):
+        for brokers, rows in ((1, ONE_BROKER), (65, MANY_BROKERS)):
+            works = [work for work in rows if options.only in ("", work.number)]
             registered = frames(folder, "register", "--brokers", brokers, "--topics", 100)
             with (
                 ours(folder) as new,
