@@ -16,6 +16,8 @@ from operator import attrgetter
 from typing import Any, Final, cast
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+from yarl import URL
 
 from remoting.protocol.addresses import host_and_port
 from remoting.server.connection_limit import from_largest_hosts, network_of
@@ -204,6 +206,18 @@ class _HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.handler.data_received(data)
+        messages = self.handler._messages  # noqa: SLF001  # there is no other way to what was received
+        if not messages:
+            return
+        message, payload = messages[-1]
+        # aiohttp keeps the error of a bad request in a list of the frame that its traceback holds: that circle, with
+        # what has come on the connection, would wait for the collector, which may not come for hours.
+        error = getattr(message, "exc", None)
+        while error is not None:
+            error.__traceback__, error = None, error.__context__
+        if isinstance(message, RawRequestMessage) and not message.path:
+            # A CONNECT without a target, which aiohttp would fail on.
+            messages[-1] = message._replace(path="/", url=URL("/")), payload
 
     def eof_received(self) -> None:
         self.handler.eof_received()
