@@ -80,7 +80,7 @@ bench: $(VENV)/.run
 bench-quick: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py --quick
 
-## bench-former: row 1 beside another commit of this repository: make bench-former FORMER=REVISION; about three minutes
+## bench-former: rows 1 to 3 beside another commit of this repository: make bench-former FORMER=REVISION; about ten minutes
 bench-former: $(VENV)/.run
 	$(BIN)/python benchmarks/former.py $(FORMER)
 

@@ -25,7 +25,7 @@ class ConsoleConfig:
         Option(
             "consoleHosts",
             NamedAddressList(),
-            "Names and addresses at which browsers reach the HTTP side beside loopback and the server's own address, "
+            "Names and addresses at which clients reach the HTTP side, beside loopback and the server's own address, "
             "with a ';' between: names of a proxy or a load balancer. Whoever opens the console there has to sign in.",
             _WHO,
         ),
