@@ -17,6 +17,8 @@ COPY console/ console/
 COPY history/ history/
 COPY namesrv/ namesrv/
 COPY controller/ controller/
+COPY offsets/ offsets/
+COPY store/ store/
 COPY haproxy_config/ haproxy_config/
 COPY timemachine/ timemachine/
 COPY sampling/ sampling/

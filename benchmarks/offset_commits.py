@@ -1,7 +1,7 @@
 """Measures how many commits a second an offset manager acknowledges over HTTP, and what each costs.
 
     python benchmarks/offset_commits.py [--seconds 10] [--clients 20] [--batch 100] [--keys 10000] [--rate 0]
-                                        [--options ...] [--module offsets]
+                                        [--options ...]
 
 A manager is started in a process of its own, and the clients in another one. They commit batches one after the other,
 each to keys of its own, and wait for each answer; `--rate` limits the commits a second of all. Printed: commits a
@@ -48,9 +48,9 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def started(folder: Path, port: int, module: str, options: Sequence[str]) -> subprocess.Popen[bytes]:
+def started(folder: Path, port: int, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """Return the process of a manager that serves."""
-    command = [sys.executable, "-m", module, "--store-path", str(folder), "--http-port", str(port)]
+    command = [sys.executable, "-m", "offsets", "--store-path", str(folder), "--http-port", str(port)]
     manager = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
     deadline_s = time.perf_counter() + STARTS_WITHIN_S
     while time.perf_counter() < deadline_s and manager.poll() is None:
@@ -97,11 +97,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_load_options(parser, seconds=10, rate=0)
     parser.add_argument("--options", default="")
-    parser.add_argument("--module", default="controller.offsets", choices=("controller.offsets", "offsets"))
     options = parser.parse_args()
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        manager = started(Path(folder), port, options.module, shlex.split(options.options))
+        manager = started(Path(folder), port, shlex.split(options.options))
         try:
             before = cpu_seconds(manager.pid)
             seen = load(port, options)

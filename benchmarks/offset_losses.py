@@ -22,7 +22,7 @@ from group_deliveries import Delivered
 from offset_clients import THOUSAND_A_SECOND, Group, OffsetClients
 from offset_events import CHANGING, GO_ON_MAX_S, HEARTBEAT_MS, QUEUES, SETTLED_S, STEADY, TOPIC, report
 from offset_ways import OFFSET_WAYS, LoneSet, ManagedSite
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.servers import Broker
 from peers.wire import SUCCESS, Caller
 from role_addressed import now_ms
@@ -146,7 +146,7 @@ def _reset(site: LoneSite) -> Loss:
     return _judged(clients, went_on_s, restored_s, restored)
 
 
-def _restore(manager: NewOffsetManager, unix_ms: int) -> tuple[float, int]:
+def _restore(manager: OffsetManager, unix_ms: int) -> tuple[float, int]:
     """Restore the offsets of a moment; return how long that took for the many, and how many of these are restored."""
     began_s = time.monotonic()
     restored = _restored(manager, unix_ms, topic=MANY_TOPIC)
@@ -155,7 +155,7 @@ def _restore(manager: NewOffsetManager, unix_ms: int) -> tuple[float, int]:
     return took_s, restored
 
 
-def _restored(manager: NewOffsetManager, unix_ms: int, **scope: str) -> int:
+def _restored(manager: OffsetManager, unix_ms: int, **scope: str) -> int:
     # Somebody has set them since, and no member is online that shows that its group pulls.
     wanted = {"writer": "benchmark", "moment": unix_ms, "overResets": True, "pulls": True}
     answer = manager.post("/v1/offsets/restore", {**wanted, **scope})

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from failover_ways import Site, haproxy, java, ours
 from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.servers import Broker, registered
 from peers.waiting import wait_until
 from replicated import VERY_LONG_S
@@ -46,7 +46,7 @@ class ManagedSite(NamedTuple):
     """A set, and the offset manager that follows its controller or NameServer, if any."""
 
     site: Site | LoneSet
-    manager: NewOffsetManager | None
+    manager: OffsetManager | None
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class OffsetWay:
             yield ManagedSite(site, _manager(folder, site, self.manager) if self.manager else None)
 
 
-def _manager(folder: Path, site: Site | LoneSet, options: Mapping[str, object]) -> NewOffsetManager:
+def _manager(folder: Path, site: Site | LoneSet, options: Mapping[str, object]) -> OffsetManager:
     if isinstance(site, LoneSet):
         options = {"namesrv_addr": site.namesrv, **options}
     else:
         addresses = ";".join(f"127.0.0.1:{controller.http_port}" for controller in site.brokers.controllers)
         options = {"controller_http_addr": addresses, **options}
-    manager = site.lab.kept(NewOffsetManager(folder, **options)).start().leading()
+    manager = site.lab.kept(OffsetManager(folder, **options)).start().leading()
     answer = manager.post("/v1/locks/declare-orderly", {"writer": "benchmark", "group": ORDERED})
     assert answer.status == HTTPStatus.OK, answer
     return manager

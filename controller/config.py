@@ -253,8 +253,8 @@ class ControllerConfig(RoleOptions):
         Option(
             "brokerNetworks",
             NamedAddressList(),
-            "Where brokers may be: IP addresses, networks (10.0.0.0/16) or names of hosts, each with :port or without, "
-            "with a ';' between; blank for anywhere. This controller connects to no others, except namesrvAddr.",
+            "Where brokers may be: IP addresses, networks (10.0.0.0/16) or host names, each with or without :port, "
+            "separated by ';'; blank for anywhere. This controller connects nowhere else, except to NameServers.",
             Fixed("it decides where this controller connects to"),
         ),
     ] = ""

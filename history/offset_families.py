@@ -1,4 +1,4 @@
-"""Families of the offset manager: offsets that went back, what operators and the guard changed, and locks.
+"""Families of the offset manager: offsets that jumped, what repairs and operators changed, and locks.
 
 A row is about one group in one topic on one broker set, with counts of its queues: a failover of a set with 10,000
 queues of groups writes some thousand rows. Single queues are not recorded.
@@ -14,30 +14,30 @@ _GROUP: Final = Column("group", Type.STRING, "the consumer group")
 _TOPIC: Final = Column("topic", Type.STRING, "the topic")
 _EPOCH: Final = Column("master_epoch", Type.LONG, "master epoch of the set then; null where no controller elects")
 
-#: Causes of a regression that nobody has wanted.
-UNWANTED_CAUSES: Final = ("role_change", "restart", "disk_replaced")
+#: Causes of a jump that nobody has wanted.
+UNWANTED_CAUSES: Final = ("failover", "restart", "lost")
 
-OFFSET_REGRESSION: Final = RowFamily(
-    "offset_regression",
+OFFSET_JUMP: Final = RowFamily(
+    "offset_jump",
     (
         _GROUP,
         _TOPIC,
         Column(
             "cause",
             Type.STRING,
-            "why: role_change, restart, disk_replaced; operator_reset, guard, guard_or_rewind, rewind or deleted, "
-            "which somebody has wanted",
+            "failover; restart; lost: the same, and the log had lost its end; reset or deleted: somebody did that",
         ),
-        Column("queues", Type.LONG, "queues whose offset went back, those without one afterwards too"),
+        Column("queues", Type.LONG, "queues whose offset jumped, those without one afterwards too"),
         Column("removed", Type.LONG, "queues of these that have no offset any more"),
         Column(
             "messages_again", Type.LONG, "messages that are read again if all are still there; without removed queues"
         ),
+        Column("messages_skipped", Type.LONG, "messages that were passed faster than any group reads"),
         _EPOCH,
         Column("former_addr", Type.STRING, "host:port of the broker that was read before"),
-        Column("interval_ms", Type.LONG, "ms between the two readings: it went back within that time"),
+        Column("interval_ms", Type.LONG, "ms between the two readings: it jumped within that time"),
     ),
-    MappingProxyType({"regressed": "offsets of a group in a topic were smaller than at the reading before"}),
+    MappingProxyType({"jumped": "offsets of a group in a topic went back, or further forward than a group reads"}),
 )
 
 OFFSET_CHANGE_BY_OPERATOR: Final = RowFamily(
@@ -47,7 +47,7 @@ OFFSET_CHANGE_BY_OPERATOR: Final = RowFamily(
         _TOPIC,
         Column("writer", Type.STRING, "who requested it"),
         Column("target", Type.STRING, "where it was changed: manager (its own store) or broker"),
-        Column("change_id", Type.STRING, "the change that `undo` takes back; null where there is none"),
+        Column("change_id", Type.STRING, "what `undo` takes back; repair: the run; null where there is none"),
         Column("queues", Type.LONG, "queues that were changed"),
         Column("created", Type.LONG, "queues of these that had no offset before"),
         Column("removed", Type.LONG, "queues that have none from then on"),
@@ -58,38 +58,41 @@ OFFSET_CHANGE_BY_OPERATOR: Final = RowFamily(
     MappingProxyType(
         {
             "reset": "an operator set offsets",
-            "restore": "offsets of the mirror were written to brokers",
-            "undo": "a reset or a restore was taken back",
-            "seed": "offsets were stored where there were none",
-            "clone": "a group got the offsets of another one",
+            "restore": "offsets of a reading were written to brokers",
+            "undo": "a restore, an import or an undo was taken back",
+            "repair": "a repair that was only reported was applied",
             "delete": "offsets were deleted",
             "import": "offsets of a file were stored",
         }
     ),
 )
 
-GUARD_OUTCOME: Final = RowFamily(
-    "guard_outcome",
+OFFSET_REPAIR: Final = RowFamily(
+    "offset_repair",
     (
         _GROUP,
         _TOPIC,
+        Column("run", Type.LONG, "the run: `rmq offsets repairs RUN`"),
+        Column("cause", Type.STRING, "what happened to the master: found, gained, moved or restarted"),
         _EPOCH,
-        Column("queues", Type.LONG, "queues that were looked at"),
-        Column("pushed", Type.LONG, "queues whose saved offset was stored again"),
-        Column("set_to_max", Type.LONG, "queues that were set to their max at the promotion, or to 0"),
-        Column("left", Type.LONG, "queues in which nothing had to be done, or the group had moved on"),
-        Column("reported", Type.LONG, "queues in which nothing is certain: an operator decides"),
-        Column("failed", Type.LONG, "queues whose offset was not stored, or not for certain"),
+        Column("queues", Type.LONG, "run: queues that were looked at; repaired: those that were not right already"),
+        Column("pushed", Type.LONG, "queues that were raised to an offset that is proved"),
+        Column("set_back", Type.LONG, "queues that were set to where the logs part, or below"),
+        Column("would_change", Type.LONG, "queues that `rmq offsets repair RUN` would write"),
+        Column("not_proved", Type.LONG, "queues in which nothing proves where the group should go on"),
+        Column("failed", Type.LONG, "queues that were to be written, and were not for certain"),
         Column("messages_spared", Type.LONG, "messages that are not read again, as offsets were pushed"),
-        Column(
-            "messages_at_risk", Type.LONG, "messages between shown and saved offset, over reported and failed queues"
-        ),
-        Column("reasons", Type.STRINGS, "what was decided and why, with counts: `push behind 12`"),
+        Column("messages_again", Type.LONG, "messages that are read again, over queues that would change or failed"),
+        Column("messages_skipped", Type.LONG, "messages that may be skipped, over the same queues"),
+        Column("reasons", Type.STRINGS, "outcomes and why, with counts: `pushed 12`"),
         Column("duration_ms", Type.LONG, "run: ms that it took"),
         Column("problem", Type.STRING, "run: why nothing, or not all, was decided; null: all was"),
     ),
     MappingProxyType(
-        {"guarded": "a group in a topic after a role change or a restart", "run": "the guard went through a set"}
+        {
+            "repaired": "a group in a topic after a change of the master, unless it was right already",
+            "run": "the offsets of a set after a change of its master",
+        }
     ),
 )
 
@@ -98,7 +101,7 @@ LOCK_EVENT: Final = RowFamily(
     (
         _GROUP,
         _TOPIC,
-        Column("queue_id", Type.LONG, "overlaps and forced_release: the queue"),
+        Column("queue_id", Type.LONG, "overlaps: the queue"),
         _EPOCH,
         Column("queues", Type.LONG, "replayed: queues with a holder, which are the sum of those that follow"),
         Column("granted", Type.LONG, "replayed: queues that the new master has locked for their holder"),
@@ -108,16 +111,12 @@ LOCK_EVENT: Final = RowFamily(
         Column("duration_ms", Type.LONG, "replayed: from the promotion to the last lock; overlap_ended: how long"),
         Column("clients", Type.STRINGS, "overlaps: the two clients"),
         Column("reason", Type.STRING, "overlap_ended: why: released, expired or lost"),
-        Column("writer", Type.STRING, "forced_release: who requested it"),
-        Column("sessions", Type.LONG, "session_expired: sessions that were not renewed"),
     ),
     MappingProxyType(
         {
             "replayed": "a new master got the locks of a group in a topic",
             "overlap_began": "two clients were proved to hold one queue at the same time",
             "overlap_ended": "one of them does not any more",
-            "forced_release": "an operator took a queue from its holder",
-            "session_expired": "sessions of the lock service ended, as clients did not renew them",
         }
     ),
 )

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Final
 
 from history.columns import Column, RowFamily, Type
-from history.offset_families import GUARD_OUTCOME, LOCK_EVENT, OFFSET_CHANGE_BY_OPERATOR, OFFSET_REGRESSION
+from history.offset_families import LOCK_EVENT, OFFSET_CHANGE_BY_OPERATOR, OFFSET_JUMP, OFFSET_REPAIR
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 
 #: Version -> what came with it.
 CHANGES: Final[Mapping[int, str]] = MappingProxyType(
@@ -34,6 +34,8 @@ CHANGES: Final[Mapping[int, str]] = MappingProxyType(
         5: "controller.former_addr; controller has event types `master_changed`, `master_serves` and `hold_ended`",
         6: "role_address",
         7: "offset_regression, offset_change_by_operator, guard_outcome, lock_event; `source` offset-manager",
+        8: "offset_jump and offset_repair, in place of offset_regression and guard_outcome of a preview; lock_event "
+        "without the event types and columns of lock sessions",
     }
 )
 
@@ -381,9 +383,9 @@ FAMILIES: Final[Mapping[str, RowFamily]] = MappingProxyType(
             SCALING,
             SCALING_DECISION,
             OFFSET_SAMPLE,
-            OFFSET_REGRESSION,
+            OFFSET_JUMP,
             OFFSET_CHANGE_BY_OPERATOR,
-            GUARD_OUTCOME,
+            OFFSET_REPAIR,
             LOCK_EVENT,
             NS_LIFECYCLE,
             NS_TICK,

@@ -6,6 +6,7 @@ from typing import Final
 from remoting.protocol.addresses import NAME_CHARS_MAX
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import RequestRefused
+from remoting.protocol.plain_text import escape_of, is_plain
 
 
 class FieldMissing(RequestRefused):
@@ -36,10 +37,10 @@ class FieldInvalid(RequestRefused):
     def __init__(self, request: str, field: str, text: str) -> None:
         self.request = request
         self.field = field
-        super().__init__(
-            f"{request}: {field} cannot be {text[:80]!r} of {len(text)} characters; names have at most {NAME_CHARS_MAX}"
-            " and no control characters, addresses are host:port"
-        )
+        problem = f"of {len(text)} characters; names have at most {NAME_CHARS_MAX}, addresses are host:port"
+        if hidden := ", ".join(sorted({escape_of(each) for each in text if not is_plain(each)})[:5]):
+            problem = f"as it has characters that are not shown: {hidden}; leave them out, or write Chinese as \\u7ecf"
+        super().__init__(f"{request}: {field} cannot be {text[:80]!r} {problem}")
 
 
 class TooManyMembers(RequestRefused):
@@ -59,7 +60,7 @@ class TooManyTopics(RequestRefused):
 
     def __init__(self, broker_name: str, excess: str) -> None:
         self.broker_name = broker_name
-        super().__init__(f"the topics of {broker_name} are not registered: {excess}")
+        super().__init__(f"more topics of {broker_name} are not registered: {excess}")
 
 
 class KeepInvalid(RequestRefused):
@@ -80,7 +81,7 @@ class KvTooLong(RequestRefused):
     """An entry, or a KV table, that is larger than those of operators; the whole is written at each change."""
 
     def __init__(self, what: str, size: int, size_max: int) -> None:
-        super().__init__(f"{what} of {size} is over the limit of {size_max}")
+        super().__init__(f"{what}: {size}, and the limit is {size_max}")
 
 
 class KvKeyMissing(RequestRefused):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from offsets.proof import LogBefore, LogNow, LogProof, Look, NoMessage, prove
 from offsets.queue_proof import QueueEnds, QueuePlace
-from offsets.readings.fingerprints import fingerprint_of
+from offsets.readings.fingerprints import fingerprint_of, none_by
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import broker_options, broker_runtime
@@ -31,12 +31,12 @@ from remoting.admin.offsets import (
     min_offset,
     reset_offset,
 )
-from remoting.admin.stored_messages import LogFileEnds, is_none_there, message_in_log, queue_entry
+from remoting.admin.stored_messages import message_in_log, queue_entry
 from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.client import send_always
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused
+from remoting.protocol.errors import AnswerNotFramed, BodyError, InvokeError, NotSupported, Refused
 from remoting.protocol.shapes.broker_admin import OFFSET_KEY_SEPARATOR
 from remoting.protocol.shapes.route import MASTER_ID
 
@@ -158,14 +158,20 @@ class AtBroker:
     async def prove(self, before: LogBefore, now: LogNow) -> LogProof:
         """Return how far its log is the one that was read before; raises NotServing where a look has no answer."""
         looks: list[Look] = [NoMessage.UNKNOWN] * len(before.fingerprints)
+        unframed: list[int] = []
 
         async def look(number: int) -> None:
-            looks[number] = await self.look(before.fingerprints[number].place)
+            try:
+                looks[number] = await self.look(before.fingerprints[number].place)
+            except AnswerNotFramed:
+                unframed.append(number)
 
         kept = [number for number, fingerprint in enumerate(before.fingerprints) if fingerprint.place >= now.begin]
         try:
             async with asyncio.timeout(LOOKS_S):
                 await for_all(kept, look)
+                for number in unframed:
+                    looks[number] = await self._look_alone(before.fingerprints[number].place)
             # What expires meanwhile is not lost.
             begin = (await self.call(broker_runtime())).commit_log_min_offset or 0
         except (TimeoutError, *BROKER_FAILURES) as error:
@@ -176,15 +182,23 @@ class AtBroker:
         return proof
 
     async def look(self, place: int) -> Look:
-        """Return the message that begins at a place of the log (33)."""
+        """Return the message that begins at a place of the log (33); raises AnswerNotFramed."""
         try:
             return fingerprint_of(await self.call(message_in_log(place)))
-        except Refused as refused:
-            return NoMessage.ABSENT if is_none_there(refused) else NoMessage.UNKNOWN
-        except LogFileEnds:
+        except AnswerNotFramed:
+            raise
+        except BROKER_FAILURES as error:
+            return none_by(error)
+
+    async def _look_alone(self, place: int) -> Look:
+        """Return the same where an answer was too long: bytes in the middle of a message, taken for its length.
+
+        Such an answer ends the connection, and with it other requests under way: so it is looked at once more alone.
+        """
+        try:
+            return await self.look(place)
+        except AnswerNotFramed:
             return NoMessage.ABSENT
-        except (InvokeError, BodyError):
-            return NoMessage.UNKNOWN
 
     # Groups and queues
 

@@ -55,6 +55,7 @@ _AT_START: Final = (
     server_events.LOOPBACK_ADVERTISED,
     server_events.HTTP_ADMIN_TOKEN_LOADED,
     server_events.HTTP_ADMIN_TOKEN_LOAD_FAILED,
+    server_events.FILE_EXPOSED,
 )
 _OF_REQUESTS: Final = (
     server_events.BROKER_REQUEST_DENIED,
@@ -62,6 +63,7 @@ _OF_REQUESTS: Final = (
     server_events.HTTP_REQUEST_REJECTED,
     server_events.HTTP_REQUEST_FAILED,
     server_events.HTTP_ADMIN_DENIED,
+    server_events.TOKEN_TRIES_LIMITED,
     server_events.HTTP_ADMIN_REQUEST_ACCEPTED,
     server_events.LIBRARY_LOGGED,
 )

@@ -97,7 +97,6 @@ class OffsetManager:
         )
         self._following.listeners.append(self._repairer.changed)
         self._readings.restarted.append(self._repairer.restarted)
-        self._lead.listeners.append(self._repairer.lead_changed)
         self._operations = Operations(
             store_path / "operations",
             lambda: self._lead.me.address,
@@ -134,6 +133,7 @@ class OffsetManager:
         ]
         #: Called in this order once no request is served any more: offsets are stored before the lead is given up.
         self._closing: list[Callable[[], Awaitable[None]]] = [
+            self._repairer.close,
             self._readings.close,
             self._commits.close,
             self._lead.resign,
@@ -158,7 +158,6 @@ class OffsetManager:
         from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
         from offsets.http.commits import CommitViews  # noqa: PLC0415
         from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
-        from offsets.http.order import OrderViews  # noqa: PLC0415
         from offsets.http.order import OrderViews  # noqa: PLC0415
         from offsets.http.readings import ReadingViews  # noqa: PLC0415
         from offsets.http.repairs import RepairViews  # noqa: PLC0415

@@ -16,7 +16,7 @@ the epoch of the present master without a gap, and no message that matches contr
 A reading takes the end of the log first, then the offsets, then the end again. Its offsets are proved if the log is
 the same up to its *first* end: what lies behind it was written while the offsets were read.
 
-Source: docs/protocol/offsets.md 8.2, docs/protocol/broker-admin.md 32 and 33.
+Source: docs/protocol/offsets.md 6.1, docs/protocol/broker-admin.md 32 and 33.
 """
 
 import enum
@@ -97,13 +97,14 @@ class LogProof(NamedTuple):
     #: Epochs say so, of the log of the newest reading.
     is_exact: bool = False
 
-    def of_run(self, own: Iterable[Fingerprint]) -> "LogProof":
+    def of_run(self, own: Iterable[Fingerprint], *, lasted: bool = False) -> "LogProof":
         """Return the proof for readings of one run of a master, of which these fingerprints are.
 
         Fingerprints of earlier runs may be of another log that has parted from this one unnoticed: a broker that leads
         again has all of its own, whatever others wrote meanwhile. So they prove nothing beyond the last of this run.
+        Epochs do if the run `lasted` until its epoch ended: a master that loses power goes on in the same epoch.
         """
-        if self.is_exact:
+        if self.is_exact and lasted:
             return self
         own_until = max((mark.end for mark in own if mark.end <= self.same_until), default=0)
         return self._replace(same_until=own_until)

@@ -266,7 +266,7 @@ class RemotingClient:
         for number in (str(each[4][0]) for each in found):
             if any(each.matches("", ip_of(number), port) for each in self._peers):
                 return number
-        raise InvokeError(address, "it is outside of the networks that this server may connect to")
+        raise InvokeError(address, "it is outside brokerNetworks")
 
     def _retire(self, address: str, connection: "ClientConnection") -> None:
         entry = self._addresses.get(address)

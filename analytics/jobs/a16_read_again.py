@@ -1,8 +1,8 @@
-"""A16: what consumer groups read again and why, and what the guard, operators and lock replays did about it.
+"""A16: what consumer groups read again or skipped and why, and what repairs, operators and lock replays did about it.
 
-Only the offset manager that serves records these rows, so they are added up. `messages_again` is what went back: the
-most that a group read again. What the guard pushed forward is in `messages_spared`, and was read again by those clients
-only that began in between.
+Only the offset manager that leads records these rows, so they are added up. `messages_again` of a group is what went
+back: the most that it read again. What a repair pushed forward is in `messages_spared`, and was read again by those
+clients only that began in between.
 """
 
 from typing import Final, NamedTuple
@@ -25,38 +25,49 @@ class _Counted(NamedTuple):
     maxima: tuple[str, ...] = ()
 
 
-_PLACES: Final = ("queues", "pushed", "set_to_max", "left", "reported", "failed", "messages_spared", "messages_at_risk")
+_REPAIRED: Final = (
+    "queues",
+    "pushed",
+    "set_back",
+    "would_change",
+    "not_proved",
+    "failed",
+    "messages_spared",
+    "messages_again",
+    "messages_skipped",
+)
 _REPLAYS: Final = ("queues", "granted", "held_by_another", "unanswered", "unconfirmed")
 
 _KINDS: Final = {
-    "group": _Counted(("group", "topic", "cause"), ("queues", "removed", "messages_again")),
+    "group": _Counted(("group", "topic", "cause"), ("queues", "removed", "messages_again", "messages_skipped")),
     "change": _Counted(
         ("group", "topic", "operation", "target", "writer"),
         ("queues", "created", "removed", "failed", "messages_again", "messages_skipped"),
     ),
-    "run": _Counted(("broker_name",), (*_PLACES, "problems"), ("longest_ms",)),
-    "guarded": _Counted(("group", "topic"), _PLACES),
+    "run": _Counted(("broker_name",), (*_REPAIRED, "problems"), ("longest_ms",)),
+    "repaired": _Counted(("group", "topic"), _REPAIRED),
     "locks": _Counted(
         ("group", "topic"),
-        (*_REPLAYS, "replays", "overlaps", "forced_releases", "sessions_expired"),
+        (*_REPLAYS, "replays", "overlaps"),
         ("longest_ms", "overlap_longest_ms"),
     ),
 }
 
 #: Row of `lock_event` -> the column that counts it.
-_LOCK_EVENTS: Final = {"replayed": "replays", "overlap_began": "overlaps", "forced_release": "forced_releases"}
+_LOCK_EVENTS: Final = {"replayed": "replays", "overlap_began": "overlaps"}
 _OVERLAP_ENDED: Final = "overlap_ended"
-_SESSIONS: Final = "session_expired"
 
 _MEASURED: Final = (
-    Column("kind", Type.STRING, "group: by cause; change: of operators; run: of the guard; guarded: by it; locks"),
+    Column(
+        "kind",
+        Type.STRING,
+        "group: by cause; change: of operators; run: repairs of a set; repaired: in these; locks",
+    ),
     Column("group", Type.STRING, "the consumer group"),
     Column("topic", Type.STRING, "the topic"),
     Column("broker_name", Type.STRING, "run: the broker set"),
-    Column(
-        "cause", Type.STRING, "group: role_change, restart, disk_replaced, operator_reset, guard, rewind or deleted"
-    ),
-    Column("operation", Type.STRING, "change: reset, restore, undo, seed, clone or delete"),
+    Column("cause", Type.STRING, "group: failover, restart, lost, reset or deleted"),
+    Column("operation", Type.STRING, "change: reset, restore, undo, repair, import or delete"),
     Column("target", Type.STRING, "change: where: manager or broker"),
     Column("writer", Type.STRING, "change: who requested it"),
     Column("events", Type.LONG, "rows that were recorded: readings, changes, runs, or events of locks"),
@@ -64,15 +75,14 @@ _MEASURED: Final = (
     Column("queues", Type.LONG, "queues, as often as it happened to them; locks: with a holder at a promotion"),
     Column("removed", Type.LONG, "group, change: queues without an offset from then on"),
     Column("created", Type.LONG, "change: queues that had no offset before"),
-    Column("messages_again", Type.LONG, "group, change: messages that went unread again, at most"),
-    Column("messages_skipped", Type.LONG, "change: messages that were skipped"),
-    Column("pushed", Type.LONG, "run, guarded: queues whose saved offset was stored again"),
-    Column("set_to_max", Type.LONG, "run, guarded: queues that were set to their max at the promotion, or to 0"),
-    Column("left", Type.LONG, "run, guarded: queues in which nothing had to be done"),
-    Column("reported", Type.LONG, "run, guarded: queues in which nothing is certain"),
-    Column("failed", Type.LONG, "run, guarded, change: queues that were not changed, or not for certain"),
-    Column("messages_spared", Type.LONG, "run, guarded: messages between the offset that was shown and the pushed one"),
-    Column("messages_at_risk", Type.LONG, "run, guarded: messages between them where nothing was certain, or failed"),
+    Column("messages_again", Type.LONG, "group, change: messages read again, at most; run, repaired: not repaired"),
+    Column("messages_skipped", Type.LONG, "group, change: messages that were skipped; run, repaired: that may be"),
+    Column("pushed", Type.LONG, "run, repaired: queues that were raised to a proved offset"),
+    Column("set_back", Type.LONG, "run, repaired: queues that were set to where the logs part, or below"),
+    Column("would_change", Type.LONG, "run, repaired: queues that were only reported"),
+    Column("not_proved", Type.LONG, "run, repaired: queues in which nothing is proved"),
+    Column("failed", Type.LONG, "run, repaired, change: queues that were not changed, or not for certain"),
+    Column("messages_spared", Type.LONG, "run, repaired: messages that were not read again, as offsets were pushed"),
     Column("problems", Type.LONG, "run: runs in which nothing, or not all, was decided"),
     Column("longest_ms", Type.LONG, "run: ms of the longest; locks: from a promotion to its last lock, at most"),
     Column("replays", Type.LONG, "locks: promotions after which locks were replayed"),
@@ -82,8 +92,6 @@ _MEASURED: Final = (
     Column("unconfirmed", Type.LONG, "locks: queues that their holders did not confirm in time"),
     Column("overlaps", Type.LONG, "locks: times that two clients were proved to hold one queue"),
     Column("overlap_longest_ms", Type.LONG, "locks: ms of the longest of these that have ended"),
-    Column("forced_releases", Type.LONG, "locks: queues that operators took from their holders"),
-    Column("sessions_expired", Type.LONG, "locks: sessions of the lock service that were not renewed; of no group"),
 )
 
 PART_COLUMNS: Final = (
@@ -95,7 +103,7 @@ PART_COLUMNS: Final = (
 
 COLUMNS: Final = (
     *_MEASURED,
-    Column("is_wanted", Type.BOOLEAN, "group: somebody has wanted it: a reset, a rewind or a deletion"),
+    Column("is_wanted", Type.BOOLEAN, "group: somebody has wanted it: a reset or a deletion"),
     Column("first", Type.TIMESTAMP, "the first of them"),
     Column("last", Type.TIMESTAMP, "the last of them"),
 )
@@ -103,30 +111,29 @@ COLUMNS: Final = (
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return the sums of a span, by kind and what each is told apart by."""
-    guard = of_span(inputs["guard_outcome"], span)
+    repairs = of_span(inputs["offset_repair"], span)
     rows = {
-        "group": of_span(inputs["offset_regression"], span).where("event_type = 'regressed'"),
+        "group": of_span(inputs["offset_jump"], span).where("event_type = 'jumped'"),
         "change": of_span(inputs["offset_change_by_operator"], span).withColumn("operation", F.col("event_type")),
-        "run": guard.where("event_type = 'run'").withColumns(
+        "run": repairs.where("event_type = 'run'").withColumns(
             {"problems": F.col("problem").isNotNull().cast("bigint"), "longest_ms": F.col("duration_ms")}
         ),
-        "guarded": guard.where("event_type = 'guarded'"),
+        "repaired": repairs.where("event_type = 'repaired'"),
         "locks": _lock_events(of_span(inputs["lock_event"], span)),
     }
     once = {"events": F.lit(1), "sets": F.array_compact(F.array("broker_name"))}
     times = {"first_us": F.col("at_us"), "last_us": F.col("at_us")}
-    frames = {kind: _summed(each.withColumns({**once, **times}), _KINDS[kind]) for kind, each in rows.items()}
+    frames = {kind: _summed(found.withColumns({**once, **times}), _KINDS[kind]) for kind, found in rows.items()}
     return of_kinds(frames, PART_COLUMNS)
 
 
 def _lock_events(rows: DataFrame) -> DataFrame:
     """Return the events that are known, each with a 1 where it counts."""
-    known = rows.where(F.col("event_type").isin(*_LOCK_EVENTS, _OVERLAP_ENDED, _SESSIONS))
+    known = rows.where(F.col("event_type").isin(*_LOCK_EVENTS, _OVERLAP_ENDED))
     counts = {column: _is(event_type).cast("bigint") for event_type, column in _LOCK_EVENTS.items()}
     return known.withColumns(
         {
             **counts,
-            "sessions_expired": F.when(_is(_SESSIONS), F.col("sessions")),
             "longest_ms": F.when(_is("replayed"), F.col("duration_ms")),
             "overlap_longest_ms": F.when(_is(_OVERLAP_ENDED), F.col("duration_ms")),
         }
@@ -165,8 +172,8 @@ def _summed(rows: DataFrame, counted: _Counted) -> DataFrame:
 JOB: Final = Job(
     id="A16",
     name="read_again",
-    question="What was read again, by group and cause, and what did the guard, restores and lock replays do?",
-    inputs=("offset_regression", "offset_change_by_operator", "guard_outcome", "lock_event"),
+    question="What was read again or skipped, by group and cause, and what did repairs, restores and lock replays do?",
+    inputs=("offset_jump", "offset_change_by_operator", "offset_repair", "lock_event"),
     parts=parts,
     result=result,
     part_columns=PART_COLUMNS,
@@ -175,7 +182,7 @@ JOB: Final = Job(
     order=(
         "is_wanted",
         "messages_again DESC NULLS LAST",
-        "messages_at_risk DESC NULLS LAST",
+        "would_change DESC NULLS LAST",
         "overlaps DESC NULLS LAST",
     ),
 )

@@ -1,4 +1,4 @@
-"""The section about offsets that went back, and what the guard, operators and lock replays did."""
+"""The section about offsets that jumped, and what repairs, operators and lock replays did."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,25 +10,25 @@ from analytics.reporting.results import SHOWN, JobResult
 from analytics.reporting.wording import NOTHING, Row, brief, broker_set, counted, duration_ms, in_cluster, time_text
 
 #: Causes in the order of the colours.
-_CAUSES: Final = ("role_change", "restart", "disk_replaced", "operator_reset", "guard", "rewind", "deleted")
+_CAUSES: Final = ("failover", "restart", "lost", "reset", "deleted")
 
 
 def read_again(result: JobResult) -> Section:
-    """Which groups read again, why, and what was done about it."""
+    """Which groups read again or skipped, why, and what was done about it."""
     groups = sorted(result.of_kind("group"), key=lambda row: (row["is_wanted"], -row["messages_again"]))
     changes = sorted(result.of_kind("change"), key=lambda row: str(row["last"]), reverse=True)
-    runs = sorted(result.of_kind("run"), key=lambda row: (-row["messages_at_risk"], str(row["broker_name"])))
-    guarded = [row for row in result.of_kind("guarded") if row["reported"] or row["failed"]]
+    runs = sorted(result.of_kind("run"), key=lambda row: (-row["would_change"], str(row["broker_name"])))
+    left = [row for row in result.of_kind("repaired") if row["would_change"] or row["not_proved"] or row["failed"]]
     locks = sorted(result.of_kind("locks"), key=lambda row: (-row["overlaps"], -row["queues"]))
     tables = [
-        Table.of("Groups whose offsets went back, those that nobody has wanted first", groups, _GROUPS),
-        Table.of("Runs of the guard", runs, _RUNS),
-        Table.of("Groups that the guard left to an operator", guarded, _LEFT),
+        Table.of("Groups whose offsets jumped, those that nobody has wanted first", groups, _GROUPS),
+        Table.of("Repairs after masters changed", runs, _RUNS),
+        Table.of("Groups that repairs left to an operator", left, _LEFT),
         Table.of("Changes of operators, the newest first", changes, _CHANGES),
         Table.of("Locks of orderly groups", locks, _LOCKS),
     ]
-    answer = " ".join(filter(None, (_groups_answer(groups), _guard_answer(runs), _locks_answer(locks))))
-    return result.section("Offsets that went back", answer, [_figure(groups)], *tables)
+    answer = " ".join(filter(None, (_groups_answer(groups), _repairs_answer(runs), _locks_answer(locks))))
+    return result.section("Offsets that jumped", answer, [_figure(groups)], *tables)
 
 
 def _figure(groups: list[Row]) -> Figure:
@@ -38,7 +38,7 @@ def _figure(groups: list[Row]) -> Figure:
     amounts: dict[str, Counter[str]] = {}
     for row in groups:
         amounts.setdefault(_name(row), Counter())[str(row["cause"])] += row["messages_again"]
-    most = sorted(amounts.items(), key=lambda each: (-each[1].total(), each[0]))[:SHOWN]
+    most = sorted(amounts.items(), key=lambda item: (-item[1].total(), item[0]))[:SHOWN]
     shown = [Bar(name, tuple(of_causes[cause] for cause in _CAUSES)) for name, of_causes in most]
     return stacks(title, tuple(_words(cause) for cause in _CAUSES), shown, Axis("messages"))
 
@@ -47,7 +47,7 @@ def _groups_answer(groups: list[Row]) -> str:
     unwanted = [row for row in groups if not row["is_wanted"]]
     if not unwanted:
         wanted = sum(row["messages_again"] for row in groups)
-        put_back = f" Resets and rewinds put back {brief(wanted)} messages." if wanted else ""
+        put_back = f" Resets put back {brief(wanted)} messages." if wanted else ""
         return f"No offset went back that nobody has wanted.{put_back}"
     names = {_name(row) for row in unwanted}
     causes: Counter[str] = Counter()
@@ -59,13 +59,14 @@ def _groups_answer(groups: list[Row]) -> str:
     )
 
 
-def _guard_answer(runs: list[Row]) -> str:
+def _repairs_answer(runs: list[Row]) -> str:
     if not runs:
         return ""
-    spared, at_risk = (sum(row[name] for row in runs) for name in ("messages_spared", "messages_at_risk"))
+    spared, waiting = (sum(row[name] for row in runs) for name in ("messages_spared", "would_change"))
     problems = sum(row["problems"] for row in runs)
     failed = f" {counted(problems, 'run')} did not come to an end." if problems else ""
-    return f"The guard spared {brief(spared)} messages and left {brief(at_risk)} to operators.{failed}"
+    reported = f" and only reported {counted(waiting, 'queue')}" if waiting else ""
+    return f"Repairs spared {brief(spared)} messages{reported}.{failed}"
 
 
 def _locks_answer(locks: Iterable[Row]) -> str:
@@ -93,6 +94,7 @@ _GROUPS: Final[Columns] = {
     "#queues": lambda row: brief(row["queues"]),
     "#without an offset": lambda row: brief(row["removed"]),
     "#messages at most": lambda row: brief(row["messages_again"]),
+    "#skipped": lambda row: brief(row["messages_skipped"]),
     "sets": _sets,
     "last": lambda row: time_text(row["last"]),
 }
@@ -104,8 +106,9 @@ _RUNS: Final[Columns] = {
     "#longest": lambda row: duration_ms(row["longest_ms"]),
     "#queues": lambda row: brief(row["queues"]),
     "#pushed": lambda row: brief(row["pushed"]),
-    "#set to the end": lambda row: brief(row["set_to_max"]),
-    "#uncertain": lambda row: brief(row["reported"]),
+    "#set back": lambda row: brief(row["set_back"]),
+    "#reported": lambda row: brief(row["would_change"]),
+    "#not proved": lambda row: brief(row["not_proved"]),
     "#failed": lambda row: brief(row["failed"]),
     "#messages spared": lambda row: brief(row["messages_spared"]),
 }
@@ -113,9 +116,11 @@ _RUNS: Final[Columns] = {
 _LEFT: Final[Columns] = {
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
-    "#uncertain": lambda row: brief(row["reported"]),
+    "#reported": lambda row: brief(row["would_change"]),
+    "#not proved": lambda row: brief(row["not_proved"]),
     "#failed": lambda row: brief(row["failed"]),
-    "#messages at risk": lambda row: brief(row["messages_at_risk"]),
+    "#read again": lambda row: brief(row["messages_again"]),
+    "#may be skipped": lambda row: brief(row["messages_skipped"]),
     "sets": _sets,
 }
 
@@ -133,14 +138,12 @@ _CHANGES: Final[Columns] = {
 }
 
 _LOCKS: Final[Columns] = {
-    "group": lambda row: NOTHING if row["group"] is None else in_cluster(row, str(row["group"])),
-    "topic": lambda row: str(row["topic"] or NOTHING),
+    "group": lambda row: in_cluster(row, str(row["group"])),
+    "topic": "topic",
     "#replays": lambda row: brief(row["replays"]),
     "#queues": lambda row: brief(row["queues"]),
     "#granted": lambda row: brief(row["granted"]),
     "#slowest": lambda row: duration_ms(row["longest_ms"]),
     "#two holders": lambda row: brief(row["overlaps"]),
     "#longest": lambda row: duration_ms(row["overlap_longest_ms"]),
-    "#taken by operators": lambda row: brief(row["forced_releases"]),
-    "#sessions expired": lambda row: brief(row["sessions_expired"]),
 }

@@ -1,46 +1,57 @@
 // What the view of offsets shows, from what an offset manager answered; no request and no element here.
 
-/** Causes that nobody wanted: docs/offsets.md, the mirror. */
-const UNWANTED = new Set(["role_change", "restart", "disk_replaced"]);
+/** Causes of jumps that nobody wanted. */
+const UNWANTED = new Set(["failover", "restart", "lost"]);
 
-/** Statuses of a queue that is written, and those after which somebody has to look. */
-const WRITTEN = new Set(["ready", "restored", "unchanged"]);
-const LEFT = new Set(["backward", "moved_on", "not_restorable", "no_queue"]);
+/** Colours of statuses of a queue in a restore, and of its outcomes in a repair. */
+const STATUSES = {
+  done: "good",
+  pushed: "good",
+  "set back": "good",
+  "would change": "good",
+  "right already": "plain",
+  "not proved": "fair",
+  failed: "bad",
+};
 
 /** Returns the manager that leads among the answers of all; the first that answers where none does. */
 export function serving(answers) {
-  return answers.find((each) => each.value?.role === "leading") ?? answers.find((each) => each.value !== null) ?? null;
+  return answers.find(({ value }) => value?.role === "leading") ?? answers.find(({ value }) => value !== null) ?? null;
 }
 
-/** Returns the colour of a cause of a regression. */
-export const kindOfCause = (cause) =>
-  UNWANTED.has(cause) ? "bad" : ["rewind", "deleted", "guard_or_rewind"].includes(cause) ? "fair" : "plain";
+/** Returns the colour of a cause of a jump. */
+export const kindOfCause = (cause) => (UNWANTED.has(cause) ? "bad" : "fair");
 
 /** Returns the colour of what becomes of a queue. */
-export const kindOfStatus = (status) => (WRITTEN.has(status) ? "good" : LEFT.has(status) ? "plain" : "fair");
+export const kindOfStatus = (status) => STATUSES[status] ?? "fair";
 
-/** Returns the colour of how a run of the guard has ended. */
-export const kindOfRun = (result) => ({ complete: "good", ended: "plain" })[result] ?? "bad";
+/** Returns what a run of a repair waits for: `open` for an operator, `left` if something could not be decided, else `done`. */
+export function stateOfRun({ counts, problem }) {
+  if (counts["would change"]) return "open";
+  return problem || counts["not proved"] || counts.failed ? "left" : "done";
+}
 
-/** Returns the regressions of groups and topics with a text in their names. */
-export function matching(regressions, text) {
+/** Returns the colour of a run of a repair. */
+export const kindOfRun = (run) => ({ open: "bad", left: "fair", done: "good" })[stateOfRun(run)];
+
+/** Returns the jumps of groups and topics with a text in their names. */
+export function matching(jumps, text) {
   const wanted = text.toLowerCase();
-  return regressions.filter((each) =>
-    [each.group, each.topic, each.brokerName].some((name) => name.toLowerCase().includes(wanted)),
-  );
+  return jumps.filter(({ group, topic, brokerName }) => [group, topic, brokerName].some((name) => name.toLowerCase().includes(wanted)));
 }
 
 /**
- * Returns the scope and the moment of a restore that puts a regression right: the former master's offsets where the master has
- * changed or started again, else those of the last reading before.
+ * Returns the scope and the moment of a restore that puts a jump right: the former master's offsets where the master has changed
+ * or started again, else those of the reading before. What jumped forward has to go back.
  */
-export function restoreOf({ cluster, group, topic, brokerName, cause, before }) {
-  return { cluster, group, topic, brokerName, moment: UNWANTED.has(cause) ? "former" : before.readUnixMs, allowBack: false };
+export function restoreOf({ cluster, group, topic, brokerName, cause, unixMs, intervalMs, messagesSkipped }) {
+  const moment = UNWANTED.has(cause) ? "former" : unixMs - intervalMs;
+  return { cluster, group, topic, brokerName, moment, allowBack: messagesSkipped > 0, overResets: !UNWANTED.has(cause) };
 }
 
 /**
  * Returns the body of a restore from the values of its form. What is blank is not narrowed; the moment is `former`, or a local
- * date and time, which `unixMs` (of a regression, to the millisecond) takes the place of where it was not changed.
+ * date and time, which `unixMs` (of a jump, to the millisecond) takes the place of where it was not changed.
  */
 export function restoreBody(values) {
   const scope = Object.entries({
@@ -59,6 +70,7 @@ export function restoreBody(values) {
     moment,
     allowBack: values.allowBack,
     allowUnproved: values.allowUnproved,
+    overResets: values.overResets,
     pulls: values.pulls,
   };
 }
@@ -74,32 +86,32 @@ export function localTime(unixMs) {
  * known, and `unknown`, the number of written queues of which they are not.
  */
 export function totalsOf({ queues }) {
-  const written = queues.filter((each) => each.status === "ready" || each.status === "restored");
-  const sum = (name) => written.reduce((total, each) => total + (each[name] ?? 0), 0);
+  const written = queues.filter(({ status }) => status === "would change" || status === "done");
+  const sum = (name) => written.reduce((total, queue) => total + (queue[name] ?? 0), 0);
   return {
     written: written.length,
     left: queues.length - written.length,
     again: sum("messagesAgain"),
-    skipped: sum("messagesSkipped"),
-    unknown: written.filter((each) => each.messagesAgain === null || each.messagesSkipped === null).length,
+    skipped: sum("messagesNever"),
+    unknown: written.filter((queue) => queue.messagesAgain === null || queue.messagesNever === null).length,
   };
 }
 
 /** Returns queues with those first that need somebody: in a result of thousands they would not be seen. */
 export function byUrgency(queues) {
-  const rank = { fair: 0, good: 1, plain: 2 };
+  const rank = { bad: 0, fair: 1, good: 2, plain: 3 };
   return [...queues].sort((one, other) => rank[kindOfStatus(one.status)] - rank[kindOfStatus(other.status)]);
 }
 
 /** Returns the lag of each topic: {topic, lag, unknown, queues}, the largest first; `lag` is null if that of no queue is known. */
 export function lagByTopic(queues) {
   const topics = new Map();
-  for (const each of queues) {
-    const row = topics.get(each.topic) ?? { topic: each.topic, lag: null, unknown: 0, queues: 0 };
+  for (const { topic, lag } of queues) {
+    const row = topics.get(topic) ?? { topic, lag: null, unknown: 0, queues: 0 };
     row.queues += 1;
-    if (each.lag === "unknown") row.unknown += 1;
-    else row.lag = (row.lag ?? 0) + each.lag;
-    topics.set(each.topic, row);
+    if (lag === "unknown") row.unknown += 1;
+    else row.lag = (row.lag ?? 0) + lag;
+    topics.set(topic, row);
   }
   return [...topics.values()].sort((one, other) => (other.lag ?? -1) - (one.lag ?? -1));
 }

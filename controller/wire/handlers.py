@@ -273,7 +273,7 @@ class Handlers:
         parts = split_address(address)
         ip = ip_of(parts[0]) if parts else None
         if self._networks and parts and ip and not any(each.matches("", ip, parts[1]) for each in self._networks):
-            raise RequestInvalid(f"{broker_name}: {address} is outside of brokerNetworks, where brokers may be")
+            raise RequestInvalid(f"{broker_name}: {address} is outside brokerNetworks: add it there if it is yours")
 
     async def _register_broker(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(shapes.RegisterBrokerToControllerHeader, request.ext_fields)

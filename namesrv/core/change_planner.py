@@ -108,7 +108,7 @@ def topic_removals(tables: RouteTables, topic: str, cluster: str | None) -> Iter
 def topic_additions(
     tables: RouteTables, topic: str, queue_datas: Iterable[QueueData], topic_sets_max: int
 ) -> Iterator[SetChange]:
-    """Yield a change for each set that gets a topic, as far as its host has a place for it.
+    """Yield a change for each set that gets a topic, one without queues if its host has no place for it.
 
     As in Java, a new topic is taken only if all the sets are known, an existing one up to the first unknown.
     """
@@ -119,12 +119,12 @@ def topic_additions(
         return
     for data in taken:
         broker_set = _known_set(tables, data.broker_name)
-        if queues := dict(TopicPlaces(tables, broker_set, topic_sets_max).admitted([(topic, data)])):
-            yield SetChange(
-                broker_set=broker_set,
-                queue_changes=_queue_changes(tables, data.broker_name, queues),
-                lifted_overrides=(topic,),
-            )
+        queues = dict(TopicPlaces(tables, broker_set, topic_sets_max).admitted([(topic, data)]))
+        yield SetChange(
+            broker_set=broker_set,
+            queue_changes=_queue_changes(tables, data.broker_name, queues),
+            lifted_overrides=(topic,),
+        )
 
 
 def permission_change(tables: RouteTables, broker_name: str, perm_of: Callable[[int], int]) -> SetChange | None:

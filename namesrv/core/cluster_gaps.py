@@ -3,18 +3,23 @@
 Read for operators; a client gets none of it.
 """
 
-from itertools import islice
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
+from namesrv.core import fitting
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
-from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 
-#: So many sets with lost topics, and slaves, are listed.
+#: So many sets with lost topics, and slaves, are listed, and of each list so many bytes: beside the longest list of
+#: sets no peer would read more.
 LISTED_MAX: Final = 1_000
+LISTED_BYTES_MAX: Final = 512 * 1024
 
 
 def lost_topics(state: RouteState, broker_name: str, to_unix_ms: int) -> LostTopics | None:
@@ -54,10 +59,29 @@ def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, obj
             if lacks_topics(state.tables, broker_set, member)
         )
         yield
-    lost = (lost_topics(state, name, to_unix_ms) for name, _ in islice(state.lost_topics.reported(), LISTED_MAX))
+    names = [name for name, _ in state.lost_topics.reported()]
+    few = yield from fitting.fitting(names, lambda name: [(_host_of(state, name), None, 1)], size_max=LISTED_MAX)
+    lost = (lost_topics(state, name, to_unix_ms) for name in few)
     stale.sort(key=lambda replica: (replica.broker_name, replica.broker_id))
     return {
-        "awayBrokerSets": state.away_sets.away(),
-        "lostTopics": [losses for losses in lost if losses is not None],
-        "staleReplicas": stale[:LISTED_MAX],
+        "awayBrokerSets": (yield from _listed(state, state.away_sets.away())),
+        "lostTopics": (yield from _listed(state, [losses for losses in lost if losses is not None])),
+        "staleReplicas": (yield from _listed(state, stale)),
     }
+
+
+def _listed(
+    state: RouteState, gaps: Sequence[AwayBrokerSet | LostTopics | StaleReplica]
+) -> CooperativeTask[Sequence[object]]:
+    """Return what fits of each host, in bytes and so in number."""
+
+    def additions_of(gap: AwayBrokerSet | LostTopics | StaleReplica) -> list[fitting.Addition]:
+        size = max(len(msgspec.json.encode(gap)), LISTED_BYTES_MAX // LISTED_MAX)
+        return [(_host_of(state, gap.broker_name), None, size)]
+
+    return fitting.fitting(gaps, additions_of, size_max=LISTED_BYTES_MAX)
+
+
+def _host_of(state: RouteState, broker_name: str) -> str:
+    broker_set = state.tables.brokers.get(broker_name)
+    return broker_set.network if broker_set else state.away_sets.network_of(broker_name)

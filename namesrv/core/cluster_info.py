@@ -16,8 +16,8 @@ from remoting.protocol.fastjson import Dialect, encode
 #: Up to so many sets are encoded at once: some milliseconds.
 AT_ONCE_MAX: Final = BATCH_TOPICS
 #: A longer text of all sets and clusters, in bytes, is cut to what fits of each host: Java's peers close the connection
-#: at frames of more than 16 MiB.
-TEXT_BYTES_MAX: Final = 15 * 1024 * 1024
+#: at frames of more than 16 MiB, and what `cluster_gaps` lists has 1.5 MiB.
+TEXT_BYTES_MAX: Final = 14 * 1024 * 1024
 
 
 class ClusterInfoText:
@@ -83,7 +83,7 @@ class ClusterInfoText:
     def _fitting_texts(self) -> CooperativeTask[dict[str, bytes]]:
         """Return the texts of the sets that fit, with those of their members that do."""
         texts: dict[str, bytes] = {}
-        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets())))):
+        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets()), fitting.additions))):
             texts |= {each.broker_name: _set_text(each) for each in part}
             yield
         return texts

@@ -5,9 +5,10 @@ are too long, those that add most have less. The latest that a host added is lef
 members of others' sets alike. Pure.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ _MEMBER_BYTES: Final = 24
 
 _NONE: Final[Mapping[str, Sequence[str]]] = {}
 
+Row = TypeVar("Row")
 
 #: What a host adds to an answer: its network, the id of a member, None for what a set has beside them, and bytes.
 Addition = tuple[str, int | None, int]
@@ -49,53 +51,57 @@ def additions(
 
 
 def fitting(
-    sets: Sequence[RegisteredSet],
-    additions_of: Callable[[RegisteredSet], Iterable[Addition]] = additions,
-    host_bytes_max: int = ANSWER_BYTES_MAX,
-) -> CooperativeTask[Sequence[RegisteredSet]]:
-    """Return the sets with those of their members that fit, as they came; all of them are `sets` itself."""
+    rows: Sequence[Row],
+    additions_of: Callable[[Row], Iterable[Addition]],
+    host_max: int = sys.maxsize,
+    size_max: int = 0,
+) -> CooperativeTask[Sequence[Row]]:
+    """Return the rows that fit of each host, sets with those of their members that do; all of them are `rows` itself.
+
+    `size_max` is that of all, 0 for ANSWER_BYTES_MAX.
+    """
     # Additions are worked out twice: to keep those of very many sets is what takes time.
     sums: Counter[str] = Counter()
-    for part in in_batches(sets):
-        for each in part:
-            for network, _, size in additions_of(each):
-                sums[network] += size
+    for part in in_batches(rows):
+        for row in part:
+            for host, _, size in additions_of(row):
+                sums[host] += size
         yield
-    share = min(host_bytes_max, share_of(sums.values()))
+    share = min(host_max, share_of(sums.values(), size_max or ANSWER_BYTES_MAX))
     if max(sums.values(), default=0) <= share:
-        return sets
+        return rows
     used: Counter[str] = Counter()
-    fit: list[RegisteredSet] = []
-    for part in in_batches(sets):
-        fit += [fits for each in part if (fits := _fitting(each, additions_of(each), used, share))]
+    fit: list[Row] = []
+    for part in in_batches(rows):
+        fit += [fits for row in part if (fits := _fitting(row, additions_of(row), used, share)) is not None]
         yield
     return fit
 
 
-def share_of(sums: Collection[int]) -> int:
-    """Return how many bytes a host may have so that all, which would have `sums`, have ANSWER_BYTES_MAX."""
-    rest = ANSWER_BYTES_MAX
+def share_of(sums: Collection[int], size_max: int) -> int:
+    """Return how much a host may have so that all, which would have `sums`, have `size_max`."""
+    rest = size_max
     for number, size in enumerate(sorted(sums)):
         if size * (len(sums) - number) > rest:
             return rest // (len(sums) - number)
         rest -= size
-    return ANSWER_BYTES_MAX
+    return size_max
 
 
-def _fitting(
-    broker_set: RegisteredSet, added: Iterable[Addition], used: Counter[str], share: int
-) -> RegisteredSet | None:
-    """Return a set with the members that fit beside what is `used`, which it adds to; None if none does."""
+def _fitting(row: Row, added: Iterable[Addition], used: Counter[str], share: int) -> Row | None:
+    """Return a row, a set with the members that fit beside what is `used`, which it adds to; None if it does not."""
     left_out: set[int | None] = set()
-    for network, broker_id, size in added:
-        if used[network] + size > share:
+    for host, broker_id, size in added:
+        if used[host] + size > share:
             left_out.add(broker_id)
         else:
-            used[network] += size
+            used[host] += size
     if not left_out:
-        return broker_set
-    members = {i: member for i, member in broker_set.members.items() if i not in left_out}
-    return replace(broker_set, members=members) if members and None not in left_out else None
+        return row
+    if None in left_out or not isinstance(row, RegisteredSet):
+        return None
+    members = {i: member for i, member in row.members.items() if i not in left_out}
+    return replace(row, members=members) if members else None
 
 
 def _bytes(text: str) -> int:

@@ -25,6 +25,7 @@ from namesrv.core.tables.away_sets import AwaySets
 from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
 from namesrv.core.tables.change import RouteTables, SetChange, counted
 from namesrv.core.tables.live_table import LiveKey, LiveRow
+from namesrv.core.tables.topic_table import size_bytes
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from namesrv.core.values.effects import (
     CloseConnection,
@@ -139,7 +140,7 @@ class RouteState:
         is decided in the last step, which applies it and calls `now_ms` and `is_late`. None if the topics are the
         difference to a registration that holds no longer: then all topics are needed. Raises
         SingleTopicFromUnknownBroker, TooManyMembers, TooManyBrokers or TooManyTopics. In all these cases nothing has
-        changed.
+        changed, except that a known broker with too many topics stays for longer with those that it has.
         """
         self._check_limits(request)
         for _ in range(_TRIES):
@@ -202,7 +203,8 @@ class RouteState:
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return RouteOutcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
-        self._check_sizes(request, decision.change, compared.prepared)
+        if compared.prepared is not None:
+            self._check_sizes(request, decision.change.broker_set.network, compared.prepared, now_ms)
         self._applier.apply(decision.change, compared.prepared)
         # What was left out may have a place the next time.
         if request.reported is not None and not compared.queues.left_out:
@@ -225,17 +227,17 @@ class RouteState:
         master = registration.master_of(self.tables, request)
         return RouteOutcome(reply=master, events=tuple(events), effects=tuple(effects))
 
-    def _check_sizes(self, request: Registration, change: SetChange, prepared: PreparedChange | None) -> None:
-        """Raise TooManyTopics if more topics of a registration would take too much memory."""
-        if prepared is None:
-            return
+    def _check_sizes(self, request: Registration, network: str, prepared: PreparedChange, now_ms: int) -> None:
+        """Raise TooManyTopics if more topics of a registration would take too much memory of its host."""
         sizes, name = self._applier.topic_sizes, request.broker_name
         more = prepared.queues.queue_sum.size_bytes + prepared.mappings.size_bytes - sizes.of_set(name)
         if more <= 0:
             return
         of_connection = {key.broker_name for key in self.tables.live.of_connection(request.connection_id)}
-        excess = sizes.excess(more, change.broker_set.network, of_connection, self._topic_bytes_max)
-        if excess is not None:
+        if (excess := sizes.excess(more, network, of_connection, self._topic_bytes_max)) is not None:
+            # It is alive: without this it would leave at the end of its timeout.
+            if (row := self.tables.live.get(request.key)) is not None:
+                self.tables.live.put(request.key, broker_connections.registered(row, request.connection_id, now_ms))
             raise TooManyTopics(name, excess)
 
     def _find_lost_topics(
@@ -356,14 +358,23 @@ class RouteState:
         return self._command(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic, changes)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> RouteOutcome[None]:
-        """Add a topic to broker sets that are known; see `topic_additions`."""
+        """Add a topic to broker sets that are known; see `topic_additions`. Raises TooManyTopics if none may get it."""
         sizes, sets_max = self._applier.topic_sizes, self._config.topic_sets_per_host_max
-        changes = (
-            change
-            for change in change_planner.topic_additions(self.tables, topic, queue_datas, sets_max)
-            if sizes.excess(len(topic), change.broker_set.network, (), self._topic_bytes_max) is None
-        )
-        return self._command(RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic, changes)
+        events: list[Event] = []
+        refused: TooManyTopics | None = None
+        for change in change_planner.topic_additions(self.tables, topic, queue_datas, sets_max):
+            excess, name = None, change.broker_set.broker_name
+            if topic not in self.tables.topics.topics_of(name):
+                excess = sizes.excess(size_bytes((topic,)), change.broker_set.network, (), self._topic_bytes_max)
+                if not change.queue_changes.queues:
+                    excess = f"its host has as many sets with {topic} as it may have (topicSetsPerHostMax)"
+            if excess is None:
+                events.append(self._by_admin(RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic, change))
+            else:
+                refused = refused or TooManyTopics(name, excess)
+        if refused and not events:
+            raise refused
+        return RouteOutcome(reply=None, events=tuple(events))
 
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> RouteOutcome[int]:
         change = change_planner.permission_change(self.tables, broker_name, perm_of)

@@ -5,6 +5,7 @@ reads the tables, returns a value that is encoded once.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -24,6 +25,9 @@ from remoting.protocol.shapes.route import (
 
 #: Slaves ask for this topic to learn their set's real members, so nobody acts as master in its route.
 SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+#: A mapping of more queues than any topic has counts as this for each: to encode thousands of them takes too long.
+_COUNTED_QUEUES_MAX: Final = 128
+_QUEUE_BYTES: Final = 25
 
 
 def route_of(
@@ -114,8 +118,10 @@ def _is_in(data: BrokerData, zone_name: str) -> bool:
 
 
 def _mapping_bytes(mappings: Mapping[str, TopicQueueMappingInfo] | None, broker_name: str) -> int:
-    mapping = mappings.get(broker_name) if mappings else None
-    return len(msgspec.json.encode(mapping)) if mapping else 0
+    if not mappings or (mapping := mappings.get(broker_name)) is None:
+        return 0
+    queues = len(mapping.curr_id_map or ())
+    return _QUEUE_BYTES * queues if queues > _COUNTED_QUEUES_MAX else len(msgspec.json.encode(mapping))
 
 
 def _filter_servers(tables: RouteTables, sets: list[RegisteredSet]) -> dict[str, list[str]]:

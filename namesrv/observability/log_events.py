@@ -53,10 +53,10 @@ BROKER_TOPICS_IGNORED: Final = LogEvent(
     name="broker_topics_ignored",
     level=Level.WARNING,
     keys=(*_WHO, "topics", "ignored_topics", "data_version"),
-    meaning="A registration changed nothing; `ignored_topics` topics, mappings or filter servers were ignored.",
-    advice="Delete them on the broker: a name is empty, too long or has characters that are not shown, an entry "
-    "exceeds 56 KiB, or an address is invalid. Or the host has `topicSetsPerHostMax` sets in the topics: raise it if "
-    "they are real.",
+    meaning="A registration changed nothing; `ignored_topics` topics, mappings or filter servers were left out.",
+    advice="Delete them on the broker if a name is empty, too long or has hidden characters, an entry exceeds 56 KiB, "
+    "or an address is invalid. Otherwise the host already has `topicSetsPerHostMax` sets in these topics: raise it if "
+    "they are yours.",
 )
 REGISTRATION_CONFLICTED: Final = LogEvent(
     name="registration_conflicted",
@@ -239,8 +239,8 @@ WATCHER_REFUSED: Final = LogEvent(
     name="watcher_refused",
     level=Level.WARNING,
     keys=("watch", "peer", "watchers_max"),
-    meaning="A client that wants to watch `routes` or the `cluster` was answered 503: there are as many as "
-    "routeWatchersMax allows, and no host has more than the client's.",
+    meaning="A client that wants to watch `routes` or the `cluster` was answered 503: all places "
+    "of routeWatchersMax are taken, and no other host has more of them.",
     advice="Find who holds so many open, or raise routeWatchersMax; a watcher takes some 30 KiB.",
 )
 WATCHER_STALLED: Final = LogEvent(

@@ -235,9 +235,9 @@ class NameServerConfig(ServerConfig):
         int,
         Option(
             "topicBytesMax",
-            _AT_LEAST_0,
-            "Bytes of memory that the topics of all sets may take, a host half of it and a connection an eighth; "
-            "registrations beyond it are answered 1; 0 for a quarter of the memory, 256 MiB at least.",
+            Whole(0, 1 << 50),
+            "Bytes of memory that the topics of all sets may take: of a host half of it, of a connection an eighth. "
+            "Registrations beyond it are answered 1; 0 for a quarter of the memory, at least 256 MiB.",
             KEEPS_OUT,
         ),
     ] = 0
@@ -246,8 +246,8 @@ class NameServerConfig(ServerConfig):
         Option(
             "topicSetsPerHostMax",
             _AT_LEAST_1,
-            "Broker sets of one host in a topic; those that come later do not get the topic. All that a host adds to a "
-            "route has 1 KiB for each of them at most.",
+            "Broker sets that one host may have in a topic; later ones are registered without it. For each of them the "
+            "host may add 1 KiB to a route.",
             KEEPS_OUT,
             at_once=True,
         ),
@@ -300,17 +300,15 @@ class NameServerConfig(ServerConfig):
             LISTENS,
         ),
     ] = 0
-
     lookup_port: Annotated[
         int,
         Option(
             "lookupPort",
             Whole(0, 65535),
-            "Port at httpBindAddress, beside httpPort, that answers /rocketmq/nsaddr and nothing else; 0 for none.",
+            "Another HTTP port, for /rocketmq/nsaddr alone, at httpBindAddress; 0 for none, and none if httpPort is 0.",
             LISTENS,
         ),
     ] = 0
-
     #: Read by service.py.
     route_watchers_max: Annotated[
         int,

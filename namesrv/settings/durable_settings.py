@@ -59,26 +59,25 @@ class DurableSettings(StoredConfig[NameServerConfig]):
         if namespace is None or key is None:
             raise KvKeyMissing
         for what, text, chars_max in (
-            ("a namespace", namespace, NameTooLong.CHARS_MAX),
-            ("a key", key, NameTooLong.CHARS_MAX),
-            ("a value", value or "", KV_VALUE_CHARS_MAX),
+            ("namespace", namespace, NameTooLong.CHARS_MAX),
+            ("key", key, NameTooLong.CHARS_MAX),
+            ("value", value or "", KV_VALUE_CHARS_MAX),
         ):
             if len(text) > chars_max:
-                raise KvTooLong(f"{what} in characters", len(text), chars_max)
+                raise KvTooLong(f"characters of the {what}", len(text), chars_max)
         async with self._kv_turn:
             changed = self.kv.with_value(namespace, key, value)
             if (size := changed.chars) > KV_CHARS_MAX:
-                raise KvTooLong("a KV table in characters", size, KV_CHARS_MAX)
+                raise KvTooLong("characters of the KV table", size, KV_CHARS_MAX)
             # Characters that are escaped take up to six bytes: 103 and 219 answer whole namespaces.
             if (size := len(changed.encode())) > KV_BYTES_MAX:
-                raise KvTooLong("a KV table in bytes", size, KV_BYTES_MAX)
+                raise KvTooLong("bytes of the KV table", size, KV_BYTES_MAX)
             size = len(namespace) + len(key) + len(value or "")
             others = (
-                size for entry, (host, size) in self._kv_sizes.items() if host == network and entry != (namespace, key)
+                chars for at, (host, chars) in self._kv_sizes.items() if host == network and at != (namespace, key)
             )
-            of_host = size + sum(others)
-            if of_host > KV_CHARS_MAX // 2:
-                raise KvTooLong("what this host put into the KV table in characters", of_host, KV_CHARS_MAX // 2)
+            if (of_host := size + sum(others)) > KV_CHARS_MAX // 2:
+                raise KvTooLong("characters of this host in the KV table", of_host, KV_CHARS_MAX // 2)
             await self._store_kv(changed, namespace, key)
             self._kv_sizes[namespace, key] = network, size
 

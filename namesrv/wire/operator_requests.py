@@ -3,7 +3,6 @@
 Answers that wait are awaitable: for the disk, or for a turn of the cooperative runner where there are very many topics.
 """
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
@@ -170,7 +169,7 @@ class OperatorRequestHandler:
                 if (queues := topics.first_queues_of(topic)) and is_wanted(queues.topic_sys_flag)
             )
             yield
-        return _whole_list(request, found) or (yield from self._cut(request, found))
+        return (yield from self._listed(request, found))
 
     def _check_topic_list(self) -> None:
         if not self._settings.config.enable_topic_list:
@@ -179,45 +178,28 @@ class OperatorRequestHandler:
     def _topic_list(
         self, request: RemotingCommand, peer: Peer, topics: Iterable[str], broker_addr: str | UnsetType = UNSET
     ) -> Answer:
-        """Answer a list of topics, or what of it fits of each host."""
-        every = list(topics)
-        whole = _whole_list(request, every, broker_addr)
-        return whole or self._runner.run(self._cut(request, every, broker_addr), peer.id, 0)
+        steps = self._listed(request, list(topics), broker_addr)
+        try:
+            next(steps)
+        except StopIteration as whole:
+            answer: RemotingCommand = whole.value
+            return answer
+        return self._runner.run(steps, peer.id, 0)
 
-    def _cut(
+    def _listed(
         self, request: RemotingCommand, topics: list[str], broker_addr: str | UnsetType = UNSET
     ) -> CooperativeTask[RemotingCommand]:
-        sums: Counter[str] = Counter()
-        for part in in_batches(topics):
-            for topic in part:
-                sums[self._host_of(topic)] += len(topic.encode()) + 3
-            yield
-        share = fitting.share_of(sums.values())
-        used: Counter[str] = Counter()
-        fitting_topics: list[str] = []
-        for part in in_batches(topics):
-            for topic in part:
-                host = self._host_of(topic)
-                used[host] += len(topic.encode()) + 3
-                if used[host] <= share:
-                    fitting_topics.append(topic)
-            yield
-        return request.reply(
-            body=encode(TopicList(broker_addr=broker_addr, topic_list=fitting_topics), Dialect.STANDARD)
-        )
+        """Return a list of topics, at once, or what of it fits of each host."""
+        # What is far too long is not even encoded.
+        if sum(map(len, topics)) + 3 * len(topics) <= LIST_BYTES_MAX:
+            body = encode(TopicList(broker_addr=broker_addr, topic_list=topics), Dialect.STANDARD)
+            if len(body) <= LIST_BYTES_MAX:
+                return request.reply(body=body)
+        fit = yield from fitting.fitting(topics, lambda topic: [(self._host_of(topic), None, len(topic.encode()) + 3)])
+        return request.reply(body=encode(TopicList(broker_addr=broker_addr, topic_list=list(fit)), Dialect.STANDARD))
 
     def _host_of(self, topic: str) -> str:
         """Return the host that had a topic first, or has a set of this name."""
         names = self._tables.topics.holders_of(topic) or (topic,)
         broker_set = self._tables.brokers.get(names[0])
         return broker_set.network if broker_set else ""
-
-
-def _whole_list(
-    request: RemotingCommand, topics: list[str], broker_addr: str | UnsetType = UNSET
-) -> RemotingCommand | None:
-    """Return an answer with all topics, None if it is too long; one that is far too long is not even encoded."""
-    if sum(map(len, topics)) + 3 * len(topics) > LIST_BYTES_MAX:
-        return None
-    body = encode(TopicList(broker_addr=broker_addr, topic_list=topics), Dialect.STANDARD)
-    return request.reply(body=body) if len(body) <= LIST_BYTES_MAX else None

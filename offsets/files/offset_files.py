@@ -2,7 +2,9 @@
 
 Corresponds to `ConsumerOffsetManager`, `RocksDBOffsetSerializeWrapper` and `LocalFileOffsetStore`. An entry is taken
 whole or not at all: with one queue missing, its consumers would begin anywhere in that queue. A file of a broker names
-no broker, one of a client no group. Source: docs/protocol/offsets.md 5, keys: broker-admin.md 15. Pure.
+no broker, one of a client no group. Pure.
+
+Source: docs/protocol/offsets.md 5; keys: docs/protocol/broker-admin.md 15.
 """
 
 import json

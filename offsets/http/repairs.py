@@ -103,15 +103,17 @@ class RepairViews:
         self._following = following
         self._mode = mode
 
-    @get("/v1/offsets/repairs")
+    @get("/v1/offsets/repairs", refusals=(503,))
     def repairs(self) -> RepairListing:
         """Repairs after masters changed, with what they wrote or would write: the newest first."""
+        self._lead.check()
         runs = [_run_view(run) for run in self._repairer.runs()]
         return RepairListing(self._mode, self._repairer.running, runs)
 
-    @get("/v1/offsets/repairs/{run}", parts=(_RUN,), paged=True, refusals=(404,))
+    @get("/v1/offsets/repairs/{run}", parts=(_RUN,), paged=True, refusals=(404, 503))
     def repair(self, request: ViewRequest) -> RepairQueues:
         """Queues of one run, by group, topic and queue; those that were right already are left out."""
+        self._lead.check()
         run = self._run(request)
         queues = {(queue.group, queue.topic, queue.queue_id): queue for queue in run.queues}
         page = page_of(sorted(queues), request.page, tuple[str, str, int])

@@ -91,7 +91,7 @@ class UndoBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True
     force: bool = False
 
 
-class RecordView(msgspec.Struct, frozen=True, rename="camel"):
+class RecordView(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A record of RocksDB, both in Base64."""
 
     key: bytes
@@ -315,6 +315,7 @@ class RestoreViews:
     @get("/v1/offsets/operations", refusals=(503,))
     async def operations(self) -> KeptOperationListing:
         """Operations of this manager at brokers that can be undone: the last ones, the newest first."""
+        self._lead.check()
         return KeptOperationListing(
             [
                 KeptOperationView(

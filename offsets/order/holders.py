@@ -2,7 +2,7 @@
 
 Clients lock queues in the memory of a master, which shows its locks to nobody and loses them when it ends; so the
 clients are asked. An answer was true at one moment between its request and its arrival: two answers are never of the
-same moment. Source: docs/protocol/queue-locks.md 1, 2 and 5, broker-admin.md 18.
+same moment. Source: docs/protocol/queue-locks.md 1, 2 and 5, docs/protocol/broker-admin.md 18.
 """
 
 import enum

@@ -22,12 +22,14 @@ async def look_at(admin: AdminClient, address: str, place: int) -> Look:
     """Return the message that begins at a place of the log now."""
     try:
         return fingerprint_of(await admin.call(address, message_in_log(place)))
-    except BodyError:
-        return NoMessage.ABSENT
-    except Refused as refused:
-        return NoMessage.ABSENT if is_none_there(refused) else NoMessage.UNKNOWN
-    except InvokeError:
-        return NoMessage.UNKNOWN
+    except (InvokeError, Refused, BodyError) as error:
+        return none_by(error)
+
+
+def none_by(failure: InvokeError | Refused | BodyError) -> NoMessage:
+    """Return what a look that has failed says; bytes that are no message are those in the middle of another one."""
+    is_absent = is_none_there(failure) if isinstance(failure, Refused) else isinstance(failure, BodyError)
+    return NoMessage.ABSENT if is_absent else NoMessage.UNKNOWN
 
 
 def fingerprint_of(message: StoredMessage) -> Fingerprint:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from history.columns import RowFamily
-from history.offset_families import OFFSET_REGRESSION
+from history.offset_families import OFFSET_JUMP
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from offsets.readings.reading import Reading
 from offsets.readings.table import Change, decoded_key, decoded_value
@@ -152,15 +152,15 @@ class GroupsJumped(Event, frozen=True, kw_only=True):
             yield Count(SKIPPED, labels, jump.messages_skipped)
 
     def rows(self) -> "Iterator[JumpRow]":
-        """Yield a row for each jump that went back."""
-        return (JumpRow(jump) for jump in self.jumps if jump.messages_again or jump.removed)
+        """Yield a row for each jump."""
+        return (JumpRow(jump) for jump in self.jumps)
 
 
 class JumpRow(msgspec.Struct, frozen=True):
     """One jump as the history has it."""
 
     jump: Jump
-    family: RowFamily = OFFSET_REGRESSION
+    family: RowFamily = OFFSET_JUMP
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield it."""
@@ -168,7 +168,7 @@ class JumpRow(msgspec.Struct, frozen=True):
         broker = BrokerRef(jump.cluster or None, jump.broker_name, broker_addr=jump.master)
         yield maker.row(
             self.family,
-            "regressed",
+            "jumped",
             moment,
             broker,
             group=jump.group,
@@ -177,6 +177,7 @@ class JumpRow(msgspec.Struct, frozen=True):
             queues=jump.queue_count,
             removed=jump.removed,
             messages_again=jump.messages_again,
+            messages_skipped=jump.messages_skipped,
             master_epoch=jump.master_epoch,
             former_addr=jump.former_master,
             interval_ms=jump.interval_ms,

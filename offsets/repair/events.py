@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
-from history.columns import RowFamily
-from history.offset_families import GUARD_OUTCOME
+from history.offset_families import OFFSET_CHANGE_BY_OPERATOR, OFFSET_REPAIR
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from offsets.repair.rules import Outcome
 from offsets.repair.runs import RepairedQueue, Run
@@ -23,6 +22,12 @@ MESSAGES_SKIPPED: Final = Counter(
 MESSAGES_AGAIN: Final = Counter(
     "messages_read_again", "Messages that are read again, as offsets are lost and the repair only reports."
 )
+RUNS: Final = Counter(
+    "repair_runs",
+    "Repairs after changes of masters, by whether all was decided (complete) or not (incomplete).",
+    ("result",),
+    known=(("complete",), ("incomplete",)),
+)
 OFFSETS_TO_REPAIR: Final = Gauge(
     "offsets_to_repair", "Offsets that `rmq offsets repair RUN` would write, by the newest run of each set."
 )
@@ -30,6 +35,7 @@ SETS_TO_REPAIR: Final = Gauge("sets_to_repair", "Broker sets with such offsets."
 REPAIRS_RUNNING: Final = Gauge("repairs_running", "Broker sets whose offsets are being repaired.")
 FIRST_WRITE: Final = Timer("repair_first_write_seconds", "From the notice of a promotion to the first write.")
 
+_WRITTEN: Final = (Outcome.PUSHED, Outcome.SET_BACK)
 _REASONS_MAX: Final = 20
 _TEXT_MAX: Final = 500
 
@@ -55,6 +61,7 @@ class _RunEvent(Event, frozen=True, kw_only=True):
 
     def counted(self) -> Iterator[Count]:
         """Yield what it counts."""
+        yield Count(RUNS, ("complete" if self.problem is None else "incomplete",))
         for outcome, amount in zip(
             Outcome,
             (self.right, self.pushed, self.set_back, self.would_change, self.not_proved, self.failed),
@@ -126,6 +133,17 @@ class RepairRows(Event, frozen=True, kw_only=True):
         return (RecordedRun(self.of),)
 
 
+class AppliedRows(Event, frozen=True, kw_only=True):
+    """The rows of a run that an operator has applied."""
+
+    level = None
+    of: Run
+
+    def rows(self) -> Iterable["RecordedChange"]:
+        """Return them."""
+        return (RecordedChange(self.of),)
+
+
 class RecordedRun:
     """A run as rows of the history: one for each group in a topic that was not right, and one of the run."""
 
@@ -134,21 +152,50 @@ class RecordedRun:
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield them."""
-        run, family = self._run, GUARD_OUTCOME
-        broker = BrokerRef(run.cluster or None, run.broker_name, broker_addr=run.address)
-        groups: dict[tuple[str, str], list[RepairedQueue]] = {}
-        for queue in run.queues:
-            groups.setdefault((queue.group, queue.topic), []).append(queue)
-        for (group, topic), queues in groups.items():
-            columns = {"group": group, "topic": topic, "master_epoch": run.master_epoch, **_sums(queues, len(queues))}
-            yield _row(maker, family, "guarded", moment, broker, columns)
+        run, broker = self._run, _broker(self._run)
+        common = {"run": run.number, "cause": run.cause, "master_epoch": run.master_epoch}
+        for (group, topic), queues in _by_group(run).items():
+            columns = {"group": group, "topic": topic, **common, **_sums(queues, len(queues))}
+            yield maker.row(OFFSET_REPAIR, "repaired", moment, broker, **columns)
         columns = {
-            "master_epoch": run.master_epoch,
+            **common,
             **_sums(run.queues, sum(run.counts.values())),
             "duration_ms": run.took_ms,
             "problem": run.problem[:_TEXT_MAX] or None,
         }
-        yield _row(maker, family, "run", moment, broker, columns)
+        yield maker.row(OFFSET_REPAIR, "run", moment, broker, **columns)
+
+
+class RecordedChange:
+    """A run that an operator has applied, as rows of the history: one for each group in a topic."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
+        """Yield them."""
+        run, broker = self._run, _broker(self._run)
+        for (group, topic), queues in _by_group(run).items():
+            done = [queue for queue in queues if queue.outcome in _WRITTEN]
+            failed = sum(queue.outcome is Outcome.FAILED for queue in queues)
+            if done or failed:
+                yield maker.row(
+                    OFFSET_CHANGE_BY_OPERATOR,
+                    "repair",
+                    moment,
+                    broker,
+                    group=group,
+                    topic=topic,
+                    writer=run.applied_by,
+                    target="broker",
+                    change_id=str(run.number),
+                    queues=len(done),
+                    created=sum(queue.shown is None for queue in done),
+                    removed=0,
+                    messages_again=sum(_moved(queue, -1) for queue in done),
+                    messages_skipped=sum(_moved(queue, 1) for queue in done),
+                    failed=failed,
+                )
 
 
 def run_event(run: Run, kind: type[_RunEvent], **more: str) -> _RunEvent:
@@ -173,10 +220,22 @@ def run_event(run: Run, kind: type[_RunEvent], **more: str) -> _RunEvent:
     )
 
 
-def _row(
-    maker: RowMaker, family: RowFamily, event_type: str, moment: Moment, broker: BrokerRef, columns: dict[str, object]
-) -> HistoryRow:
-    return maker.row(family, event_type, moment, broker, **columns)
+def _broker(run: Run) -> BrokerRef:
+    return BrokerRef(run.cluster or None, run.broker_name, broker_addr=run.address)
+
+
+def _by_group(run: Run) -> dict[tuple[str, str], list[RepairedQueue]]:
+    groups: dict[tuple[str, str], list[RepairedQueue]] = {}
+    for queue in run.queues:
+        groups.setdefault((queue.group, queue.topic), []).append(queue)
+    return groups
+
+
+def _moved(queue: RepairedQueue, direction: int) -> int:
+    """Return how far an offset was moved forward (1) or back (-1), or 0 if it was not."""
+    if queue.offset is None or queue.shown is None:
+        return 0
+    return max(direction * (queue.offset - queue.shown), 0)
 
 
 def _sums(queues: Iterable[RepairedQueue], total: int) -> dict[str, object]:
@@ -187,19 +246,17 @@ def _sums(queues: Iterable[RepairedQueue], total: int) -> dict[str, object]:
     for queue in queues:
         reason = f"{queue.outcome.value}: {queue.why[:80]}" if queue.why else queue.outcome.value
         reasons[reason] = reasons.get(reason, 0) + 1
-    reported = counts[Outcome.WOULD_CHANGE] + counts[Outcome.NOT_PROVED]
-    done = (Outcome.PUSHED, Outcome.SET_BACK)
+    undone = [queue for queue in queues if queue.outcome in (Outcome.WOULD_CHANGE, Outcome.FAILED)]
     return {
         "queues": total,
         "pushed": counts[Outcome.PUSHED],
-        "set_to_max": counts[Outcome.SET_BACK],
-        "left": total - reported - counts[Outcome.FAILED] - sum(counts[outcome] for outcome in done),
-        "reported": reported,
+        "set_back": counts[Outcome.SET_BACK],
+        "would_change": counts[Outcome.WOULD_CHANGE],
+        "not_proved": counts[Outcome.NOT_PROVED],
         "failed": counts[Outcome.FAILED],
         "messages_spared": sum(queue.messages_again for queue in queues if queue.outcome is Outcome.PUSHED),
-        "messages_at_risk": sum(
-            max(queue.messages_again, queue.messages_skipped) for queue in queues if queue.outcome not in done
-        ),
+        "messages_again": sum(queue.messages_again for queue in undone),
+        "messages_skipped": sum(queue.messages_skipped for queue in undone),
         "reasons": [f"{reason} {count}" for reason, count in sorted(reasons.items(), key=lambda row: -row[1])][
             :_REASONS_MAX
         ],

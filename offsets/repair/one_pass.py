@@ -23,6 +23,7 @@ from offsets.proof import LogBefore
 from offsets.queue_proof import Proved, first_behind, proved_offset
 from offsets.readings.reading import KnownBefore
 from offsets.repair.rules import (
+    LASTED_MS,
     Before,
     BrokerNow,
     Decision,
@@ -121,7 +122,8 @@ class RepairPass:
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
         proof = await self._at.prove(before, log.now)
         own = [reading for reading in self._known.readings if reading.run == newest.run]
-        proof = proof.of_run(reading.fingerprint for reading in own if reading.fingerprint is not None)
+        marks = [reading.fingerprint for reading in own if reading.fingerprint is not None]
+        proof = proof.of_run(marks, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)
         self._before = Before(self._known, proof, self._changed_ms)
         return log
 

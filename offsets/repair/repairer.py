@@ -4,13 +4,14 @@ A change is followed by a run: one pass as soon as the new master serves (`one_p
 further passes over groups whose members were not connected yet. In mode `report` a run writes nothing and says what it
 would change; `apply` decides anew from the same readings, by the same rules, and writes.
 
-Only the manager that leads runs anything.
+Only the manager that leads decides and writes. The others prove the log too: fingerprints of messages that are lost
+would contradict every later log. One of them that comes to lead within those two minutes goes on from there.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from offsets.repair.events import (
     OFFSETS_TO_REPAIR,
     REPAIRS_RUNNING,
     SETS_TO_REPAIR,
+    AppliedRows,
     FirstWrite,
     OffsetsLost,
     OffsetsRepaired,
@@ -41,8 +43,9 @@ from remoting.protocol.errors import InvokeError, NotSent
 from serving.durable_file import DurableFileError
 from serving.telemetry.events import Event, Measure
 
-#: A new master has so long to serve; without a proof the run ends then.
-SERVES_WITHIN_MS: Final = 60_000
+#: A new master has so long to serve, as it may have many messages to put in their queues; without a proof the run ends
+#: then.
+SERVES_WITHIN_MS: Final = 600_000
 #: So long members of groups are awaited after a change, and so often they are looked for.
 AWAITED_MS: Final = 120_000
 LOOK_S: Final = 3.0
@@ -54,14 +57,6 @@ RUNS_AT_ONCE: Final = 16
 _BEGINS: Final = frozenset(
     {MasterChangeKind.FOUND, MasterChangeKind.GAINED, MasterChangeKind.MOVED, MasterChangeKind.RESTARTED}
 )
-
-
-class _Noticed(NamedTuple):
-    """A change of a master, and when it was noticed, monotonic ms."""
-
-    master: SetMaster
-    kind: MasterChangeKind
-    at_ms: int
 
 
 class NotApplicable(Exception):
@@ -98,8 +93,6 @@ class Repairer:
         self._files = KeptDocuments(folder, KeptRun, RUNS_MAX)
         self._turns = asyncio.Semaphore(RUNS_AT_ONCE)
         self._file_turn = asyncio.Lock()
-        #: The last change of each set that has a master since.
-        self._changes: dict[SetName, _Noticed] = {}
         self._running: dict[SetName, asyncio.Task[bool]] = {}
         self._runs: dict[int, Run] = {}
         self._last = 0
@@ -118,6 +111,14 @@ class Repairer:
         # The first run may have ended meanwhile.
         self._runs = {number: document.run for number, document in kept.items()} | self._runs
         self._last = max(self._runs, default=0)
+
+    async def close(self) -> None:
+        """End all runs: one may wait two minutes for members of groups."""
+        tasks = [task for task in self._running.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     @property
     def running(self) -> int:
@@ -142,31 +143,19 @@ class Repairer:
         yield Measure(REPAIRS_RUNNING, self.running)
 
     def changed(self, change: MasterChange) -> None:
-        """Take a change of a master: its set's former run ends, and another one begins if this manager leads."""
+        """Take a change of a master: its set's former run ends, and another one begins."""
         if change.kind is MasterChangeKind.ADDRESS_CHANGED:
             return
         if (former := self._running.pop(change.set_name, None)) is not None:
             former.cancel()
-        self._changes.pop(change.set_name, None)
         if change.after is not None and change.kind in _BEGINS:
-            self._changes[change.set_name] = _Noticed(change.after, change.kind, self._clock.now_ms())
-            self._begin(change.set_name)
+            following = self._follow(change.after, change.kind, self._clock.now_ms())
+            self._running[change.set_name] = self._tasks.start(following, "repair")
 
     def restarted(self, master: SetMaster) -> None:
         """Take that a master has started again in its epoch, as a reading shows; with the time of its start."""
         change = MasterChange(MasterChangeKind.RESTARTED, master.set_name, None, master, self._clock.unix_ms())
         self.changed(change)
-
-    def lead_changed(self, leads: bool) -> None:  # noqa: FBT001  # as Lead calls its listeners
-        """Begin what another manager may have left undone; older changes it has dealt with."""
-        for set_name, noticed in self._changes.items():
-            if leads and self._clock.now_ms() - noticed.at_ms <= AWAITED_MS:
-                self._begin(set_name)
-
-    def _begin(self, set_name: SetName) -> None:
-        under_way = self._running.get(set_name)
-        if self._is_leading() and (under_way is None or under_way.done()):
-            self._running[set_name] = self._tasks.start(self._follow(*self._changes[set_name]), "repair")
 
     async def apply(self, number: int, writer: str, master: SetMaster | None) -> Run:
         """Decide a run anew, and write; `master` is that of its set now. Raises NotApplicable, for the broker too."""
@@ -190,6 +179,7 @@ class Repairer:
         )
         await self._keep(run, kept)
         self._emit(run_event(run, RepairApplied, writer=writer))
+        self._emit(AppliedRows(of=run))
         return run
 
     async def _follow(self, master: SetMaster, kind: MasterChangeKind, changed_ms: int) -> None:
@@ -218,25 +208,35 @@ class Repairer:
             counts={},
             queues=(),
         )
-        async with self._turns:
+        problem = await self._prepared(one, master, known, changed_ms)
+        if problem is not None and not self._is_leading():
+            while not self._is_leading():
+                if self._clock.now_ms() - changed_ms > AWAITED_MS:
+                    # The manager that leads has dealt with it.
+                    return
+                await asyncio.sleep(_PAUSE_S)
             problem = await self._prepared(one, master, known, changed_ms)
-            if problem is None:
-                return
-            if not problem:
+        if problem is None:
+            return
+        if not problem:
+            async with self._turns:
                 problem = await _repaired(one)
-        if one.is_prepared and (parted_at := one.before.proof.parted_at) is not None:
-            self._parted(master, parted_at)
         self._last = number = self._last + 1
         run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=number, problem=problem)
-        await self._tell(run, one, known, changed_ms)
-        if one.waiting and not problem:
-            await self._await_members(run, one, known, changed_ms)
+        try:
+            await self._tell(run, one, known, changed_ms)
+            if one.waiting and not problem:
+                await self._await_members(run, one, known, changed_ms)
+        finally:
+            # Once, as it has ended: whoever adds rows up would count it twice.
+            self._emit(RepairRows(of=self._runs.get(number, run)))
 
     async def _prepared(self, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int) -> str | None:
         """Wait until the broker serves and its log is looked at; return the problem, None if nothing has changed."""
         while True:
             try:
-                log = await one.prepare()
+                async with self._turns:
+                    log = await one.prepare()
             except NotServing as error:
                 problem = str(error)
             except OtherBroker as error:
@@ -247,10 +247,13 @@ class Repairer:
                 if (newest.master, newest.master_epoch, newest.boot_unix_ms) == now:
                     # What was read before is of this very process: nothing has changed.
                     return None
+                if (parted_at := one.before.proof.parted_at) is not None:
+                    self._parted(master, parted_at)
                 return ""
-            if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS or not self._is_leading():
+            if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS:
                 return problem
-            await asyncio.sleep(_PAUSE_S)
+            is_new = self._clock.now_ms() - changed_ms <= SENT_BACK_WITHIN_MS
+            await asyncio.sleep(_PAUSE_S if is_new else LOOK_S)
 
     async def _await_members(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
         """Look for members of groups that had none, and decide about these groups."""
@@ -298,7 +301,6 @@ class Repairer:
             self._emit(FirstWrite(milliseconds=one.first_write_ms - changed_ms))
         is_lost = run.problem or run.count(Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)
         self._emit(run_event(run, OffsetsLost if is_lost else OffsetsRepaired))
-        self._emit(RepairRows(of=run))
 
     async def _keep(self, run: Run, kept: KeptRun) -> None:
         self._runs[run.number] = run

@@ -17,7 +17,7 @@ only if all of this holds; what would need a second proof is reported:
 Where the logs have parted, groups are sent to the first message behind that place. That is mostly lower than what is
 shown, and then needs no proof. Where it is higher, the offset is raised no further than above.
 
-Source: docs/protocol/offsets.md.
+Source: docs/protocol/offsets.md 8.2.
 """
 
 import enum
@@ -33,6 +33,8 @@ from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GR
 
 #: A reading that ended longer before the change proves nothing: a reset since is not known.
 READ_WITHIN_MS: Final = 60_000
+#: A master whose machine loses power, and with it the end of its log, does not serve again within this time.
+LASTED_MS: Final = 20_000
 #: Where logs have parted, groups are sent back by themselves so long after the change.
 SENT_BACK_WITHIN_MS: Final = 60_000
 

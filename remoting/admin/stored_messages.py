@@ -27,8 +27,9 @@ _STORE_HOST_V6_FLAG: Final = 0x20
 #: Number of retries and offset of the prepared transaction, between the store host and the length of the content.
 _BETWEEN_BYTES: Final = 4 + 8
 _INT: Final = struct.Struct(">i")
-#: In the remark of a broker that has no message at an offset of its log.
-_NONE_THERE: Final = "can not find message by the offset"
+#: In the remark of a broker that has no message at an offset of its log. In the middle of a message it takes other
+#: bytes for a length, and fails as Java does where that is negative or too large.
+_NONE_THERE: Final = ("can not find message by the offset", "java.lang.IllegalArgumentException")
 #: Address and port.
 _HOST_BYTES: Final = 8
 _HOST_V6_BYTES: Final = 20
@@ -103,7 +104,8 @@ def message_in_log(physical_offset: int) -> AdminRequest[StoredMessage]:
 
 def is_none_there(error: Refused) -> bool:
     """Return whether a broker refused 33 as it has no message at that place: any fault of it has code 1 too."""
-    return error.code == ResponseCode.SYSTEM_ERROR and _NONE_THERE in (error.remark or "")
+    remark = error.remark or ""
+    return error.code == ResponseCode.SYSTEM_ERROR and any(text in remark for text in _NONE_THERE)
 
 
 def _read_entry(answer: RemotingCommand) -> QueueEntry | None:

@@ -22,7 +22,9 @@ def is_plain(text: str) -> bool:
 
 def escaped(text: str, kept: str = "") -> str:
     r"""Return text with all that is not plain as `\xNN`, `\uNNNN` or `\UNNNNNNNN`, but for `kept` characters."""
-    return text if text.isprintable() else _PERHAPS.sub(lambda found: _shown(found[0], kept), text)
+    if text.isprintable():
+        return text
+    return _PERHAPS.sub(lambda found: found[0] if found[0] in kept or is_plain(found[0]) else escape_of(found[0]), text)
 
 
 def escaped_json(text: str) -> str:
@@ -36,10 +38,6 @@ def escape_of(character: str) -> str:
     if number <= _BYTE_MAX:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number <= _SHORT_MAX else f"\\U{number:08x}"
-
-
-def _shown(character: str, kept: str) -> str:
-    return character if character in kept or is_plain(character) else escape_of(character)
 
 
 def _shown_in_json(found: re.Match[str]) -> str:

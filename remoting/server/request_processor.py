@@ -26,9 +26,9 @@ GO_AWAY_REMARK: Final = "please go away"
 #: What was raised is for the log; a peer learns only that the fault is ours.
 FAULT_REMARK: Final = "internal error of the server; its log tells more"
 
-
-_REJECTING_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
-
+_REJECTING_CODES: Final = frozenset(
+    {ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.CONTROLLER_INVALID_REQUEST}
+)
 
 #: What a frame becomes: a request with a cached response, or a request with the key to cache its response by.
 Received = CachedRequest | tuple[RemotingCommand, bytes | None]

@@ -31,10 +31,18 @@ _COLOURS: Final = {
     "acting_master": _YELLOW,
     "differs": _YELLOW,
     "unknown": _YELLOW,
+    "leads": _GREEN,
+    "fresh": _GREEN,
+    "stale": _YELLOW,
+    "copies_nothing": _YELLOW,
+    "not_proved": _YELLOW,
+    "would_change": _RED,
     "no_master": _RED,
     "failed": _RED,
     "not_sent": _RED,
 }
+#: Cells that say nothing: a column of a table that has no others is left out.
+_BLANK: Final[tuple[object, ...]] = (None, "", [])
 #: What spreadsheets take for a formula, and run: at the beginning of a cell, and behind a semicolon, where cells end in
 #: many countries. Some take the wide signs of East Asia (U+FF1D and others) as well.
 _FORMULA: Final = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
@@ -83,7 +91,7 @@ def _csv_cell(text: str) -> str:
 
 def _table(rows: Sequence[msgspec.Struct], columns: Sequence[OutputColumn], style: Style) -> str:
     # What no row has is left out: reasons, where everything is well.
-    shown = [each for each in columns if any(getattr(row, each.field) is not None for row in rows)] or list(columns)
+    shown = [each for each in columns if any(getattr(row, each.field) not in _BLANK for row in rows)] or list(columns)
     cells = [[printable(cell) for cell in cells_of(row, shown)] for row in rows]
     titles = [each.title for each in shown]
     widths = [max(map(terminal_columns, column)) for column in zip(titles, *cells, strict=True)]

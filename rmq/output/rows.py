@@ -1,7 +1,7 @@
 """Rows: structs of one type, whose fields are the columns. Pure.
 
-The names of fields are those of the JSON of our HTTP API, where it has them. A field `…_unix_ms` is a time, which
-tables and CSV show as ISO 8601.
+The names of fields are those of the JSON of our HTTP API, where it has them. A field `unix_ms` or `…_unix_ms` is a
+time, which tables and CSV show as ISO 8601.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def cells_of(row: msgspec.Struct, columns: Sequence[OutputColumn]) -> list[str]:
 
 
 def _column(field: msgspec.structs.FieldInfo) -> OutputColumn:
-    is_time = field.name.endswith(_UNIX_MS)
+    is_time = f"_{field.name}".endswith(_UNIX_MS)
     title = field.encode_name[: -len("UnixMs")] or "time" if is_time else field.encode_name
     return OutputColumn(field.name, title, is_time)
 

@@ -1,18 +1,191 @@
 """Bodies of requests to the offset manager, and what is read of its answers (docs/offset-restores.md). Pure.
 
-They are structs of their own: the command runs on machines without the servers' code.
+They are structs of their own: the command runs on machines without the servers' code. Those named `...Row` are shown as
+they come.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
+from rmq.output.rows import RowKey
+
 #: A restore reads brokers for 12 s, and writes for 18 s.
 RESTORE_TIMEOUT_S = 60.0
-#: A file takes some seconds more.
+#: A repair looks at messages for 10 s, and writes; a file takes some seconds more.
+REPAIR_TIMEOUT_S = 60.0
 FILE_TIMEOUT_S = 90.0
 
 FileDialect = Literal["broker", "client", "rocksdb"]
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of a listing."""
+
+    next_cursor: str | None = None
+
+
+# The manager, and what it reads
+
+
+class ManagerDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One offset manager."""
+
+    address: str
+    role: str
+    leader_address: str | None = None
+    follows: str
+    masters_known: bool
+    broker_sets: int
+    broker_sets_with_master: int
+    store: str
+    offsets: int
+    dirty_keys: int
+    last_flush_error: str = ""
+
+
+class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A replica of a broker set."""
+
+    address: str
+    #: None: not known yet.
+    copies: bool | None = None
+    problem: str = ""
+
+    def __str__(self) -> str:
+        """Return the replica as a word of a table."""
+        return f"{self.address}={'unknown' if self.copies is None else 'copies' if self.copies else 'copies-nothing'}"
+
+
+class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a broker set is read."""
+
+    row_key: ClassVar[RowKey] = ("cluster", "broker_name")
+
+    cluster: str
+    broker_name: str
+    #: Blank: it has none at present.
+    master: str | None = None
+    #: The newest reading is not older than three periods.
+    fresh: bool
+    age_ms: int | None = None
+    read_unix_ms: int | None = None
+    #: Since then moments can be restored.
+    oldest_unix_ms: int | None = None
+    #: Groups in topics.
+    groups: int
+    #: Messages by which its log is known again.
+    fingerprints: int
+    replicas: list[ReplicaDocument] = []
+    problem: str = ""
+
+
+class SetPage(Page, frozen=True, kw_only=True):
+    """A page of broker sets."""
+
+    sets: list[SetRow]
+
+
+class QueueJump(msgspec.Struct, frozen=True, array_like=True):
+    """One queue of a jump."""
+
+    queue_id: int
+    before: int
+    after: int | None
+
+    def __str__(self) -> str:
+        """Return the queue as a word of a table."""
+        return f"{self.queue_id}:{self.before}>{'' if self.after is None else self.after}"
+
+
+class JumpRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Offsets of a group in a topic on one broker set that jumped."""
+
+    unix_ms: int
+    cause: str
+    group: str
+    topic: str
+    broker_name: str
+    queue_count: int
+    messages_again: int
+    messages_skipped: int
+    #: Queues without an offset from then on.
+    removed: int
+    #: Queue, offset before, offset after.
+    queues: list[QueueJump]
+
+
+class JumpPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The last jumps, the newest first."""
+
+    jumps: list[JumpRow]
+
+
+# Repairs
+
+
+class RepairRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was done, or would be, after the master of a set changed."""
+
+    run: int
+    cluster: str
+    broker_name: str
+    address: str
+    cause: str
+    began_unix_ms: int
+    took_ms: int
+    #: Where the log parts from that of the former master; blank: no loss is known.
+    parted_at: int | None = None
+    #: Queues by outcome.
+    counts: dict[str, int]
+    #: Until it is applied.
+    messages_again: int
+    messages_skipped: int
+    problem: str = ""
+    applied_unix_ms: int | None = None
+    applied_by: str = ""
+
+
+class RepairPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The last runs, the newest first."""
+
+    mode: str
+    running: int
+    runs: list[RepairRow]
+
+
+class RepairedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One queue of a group in a run."""
+
+    group: str
+    topic: str
+    queue_id: int
+    outcome: str
+    #: Up to where the group went on before the change; blank: not known, or none.
+    before: int | None = None
+    #: What the new master showed.
+    shown: int | None = None
+    #: What was, or is to be, written.
+    offset: int | None = None
+    messages_again: int
+    messages_skipped: int
+    why: str = ""
+
+
+class RepairQueues(Page, frozen=True, kw_only=True):
+    """A run, and a page of its queues."""
+
+    run: RepairRow
+    queues: list[RepairedRow]
+
+
+class WantedRepair(msgspec.Struct, frozen=True):
+    """Who lets a run write what it would change."""
+
+    writer: str
+
+
+# Restores, and files
 
 
 class WantedRestore(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -27,6 +200,7 @@ class WantedRestore(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     dry_run: bool = False
     allow_back: bool = False
     allow_unproved: bool = False
+    over_resets: bool = False
     pulls: bool = False
 
 
@@ -62,6 +236,7 @@ class WantedImport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     target: Literal["manager", "broker"]
     dry_run: bool = False
     allow_back: bool = False
+    allow_unproved: bool = False
     pulls: bool = False
 
 
@@ -69,7 +244,7 @@ class WantedExport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     """Which offsets are wanted as a file."""
 
     dialect: FileDialect
-    source: Literal["manager", "mirror"]
+    source: Literal["manager", "readings"]
     cluster: str
     namespace: str = ""
     broker_name: str | None = None
@@ -90,11 +265,11 @@ class RestoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     new: int | None = None
     #: Blank: not known.
     messages_again: int | None = None
-    messages_skipped: int | None = None
-    reason: str = ""
+    messages_never: int | None = None
+    why: str = ""
 
 
-class SetProblemDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SetProblem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A broker set of which nothing is known."""
 
     broker_name: str
@@ -107,7 +282,7 @@ class RestoreDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     operation_id: str
     counts: dict[str, int]
     queues: list[RestoredRow]
-    problems: list[SetProblemDocument] = []
+    problems: list[SetProblem] = []
     #: Of an import.
     unused: list[str] = []
 
@@ -121,7 +296,7 @@ class ExportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unavailable: list[str] = []
 
 
-class UndoableDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An operation that can be undone."""
 
     operation_id: str
@@ -130,122 +305,55 @@ class UndoableDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     unix_ms: int
     queues: int
     finished: bool
-    #: The operation that it has undone; blank for none.
+    #: The operation that it has undone.
     undoes: str = ""
 
 
-class UndoableOperations(msgspec.Struct, frozen=True, kw_only=True):
+class OperationPage(msgspec.Struct, frozen=True, kw_only=True):
     """The last operations."""
 
-    operations: list[UndoableDocument]
+    operations: list[OperationRow]
 
 
-class ReadingDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A reading of a master's offsets."""
-
-    address: str
-    master_epoch: int | None = None
-    read_unix_ms: int
+# Lag, and the groups of a topic
 
 
-class RegressionDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An offset that went back."""
+class LagRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far a group is behind in one queue."""
 
-    cluster: str
-    broker_name: str
-    group: str
     topic: str
+    broker_name: str
     queue_id: int
-    cause: str
-    unix_ms: int
-    times: int
-    from_offset: int
-    to_offset: int | None = None
-    messages_again: int | None = None
-    before: ReadingDocument
-    after: ReadingDocument
+    #: A number, or "unknown".
+    lag: int | str
+    committed_offset: int | None = None
+    max_offset: int | None = None
+    #: manager or broker: where the offset is stored.
+    committed_in: str | None = None
+    reason: str = ""
 
 
-class RegressionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets that went back, the newest first."""
+class LagDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far a group is behind in all its queues."""
 
-    regressions: list[RegressionDocument]
-    remembered: int
-    dropped: int
+    known_lag: int | None = None
+    unknown: int
+    queues: list[LagRow]
+    unavailable: list[SetProblem] = []
 
 
-class MirroredSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The mirror of a broker set."""
+class TopicGroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A group that has offsets in a topic."""
+
+    row_key: ClassVar[RowKey] = ("cluster", "group", "kind")
 
     cluster: str
-    broker_name: str
-    reading: ReadingDocument | None = None
-    age_ms: int | None = None
-    state: str
-    entries: int
-    error: str | None = None
-    kept_since_unix_ms: int | None = None
-
-
-class MirrorPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of mirrored sets."""
-
-    sets: list[MirroredSetDocument]
-    next_cursor: str | None = None
-
-
-class GuardCountDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets of which the same became."""
-
-    action: str
-    reason: str
-    outcome: str
-    offsets: int
-
-
-class GuardRunDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One run of the guard at one broker."""
-
-    run: int
-    cluster: str
-    broker_name: str
-    address: str
-    cause: str
-    result: str
-    began_unix_ms: int
-    duration_ms: int
-    writes: bool
-    counts: list[GuardCountDocument] = []
-    error: str = ""
-
-
-class GuardDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The last runs, the newest first."""
-
-    mode: str
-    runs: list[GuardRunDocument]
-
-
-class GuardedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One offset that the guard has written, or reports."""
-
     group: str
-    topic: str
-    queue_id: int
-    action: str
-    reason: str
-    outcome: str
-    #: What was read of the former master; blank for nothing, as the next ones.
-    saved: int | None = None
-    old_offset: int | None = None
-    #: What is right: written, or to be written.
-    new_offset: int | None = None
-    detail: str = ""
+    kind: str
+    broker_sets: int
 
 
-class GuardedOffsetsPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of the offsets of one run."""
+class TopicGroupPage(Page, frozen=True, kw_only=True):
+    """A page of the groups of a topic."""
 
-    offsets: list[GuardedRow]
-    left_out: int = 0
-    next_cursor: str | None = None
+    groups: list[TopicGroupRow]

@@ -25,7 +25,7 @@ class ConsoleConfig:
         Option(
             "consoleHosts",
             NamedAddressList(),
-            "Names and addresses at which browsers reach the HTTP side beside loopback and the server's own address, "
+            "Names and addresses at which clients reach the HTTP side, beside loopback and the server's own address, "
             "with a ';' between: names of a proxy or a load balancer. Whoever opens the console there has to sign in.",
             _WHO,
         ),
@@ -46,7 +46,7 @@ class ConsoleConfig:
             "consolePeers",
             ConsolePeerList(),
             "Other servers that the console shows: namesrv=http://host:9880;controller=http://host:9881;"
-            "offsets=http://host:9882. Requests of the console that change something there carry the admin token of "
+            "offsets=http://host:9883. Requests of the console that change something there carry the admin token of "
             "its session, so name your own servers only.",
             Fixed("it is where the console sends requests"),
         ),

@@ -189,8 +189,8 @@ class NamedAddressList(msgspec.Struct, frozen=True):
 
     placeholder: ClassVar[str] = "HOST|NETWORK[:PORT];..."
     allowed: ClassVar[str] = (
-        "IP addresses, networks (10.0.0.0/16, not of all addresses) or names of hosts, each with :port or without, "
-        "separated by ';'"
+        "IP addresses, networks (10.0.0.0/16, neither 10.0.0.5/16 nor 0.0.0.0/0) or host names, each with or without "
+        ":port, separated by ';'"
     )
 
     def value_of(self, text: str) -> str | None:

@@ -12,9 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+from yarl import URL
 
 from remoting.protocol.addresses import host_and_port
 from remoting.server.connection_limit import from_largest_hosts, network_of
@@ -121,7 +124,7 @@ class HttpConnections:
                 if connection.handler in self._open and connection.last_activity_ms == last_activity_ms:
                     return connection
             number = max(1, self._connections_max // _SHARE_CHOSEN)
-            losers = from_largest_hosts(self._open.values(), number, (_network, _what_it_does))
+            losers = from_largest_hosts(self._open.values(), number, (attrgetter("network"), attrgetter("is_working")))
             self._chosen = [(each, each.last_activity_ms) for each in reversed(losers)]
 
     def _check_stall(self, connection: "_HttpConnection", bytes_before: int) -> None:
@@ -203,6 +206,18 @@ class _HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.handler.data_received(data)
+        messages = self.handler._messages  # noqa: SLF001  # there is no other way to what was received
+        if not messages:
+            return
+        message, payload = messages[-1]
+        # aiohttp keeps the error of a bad request in a list of the frame that its traceback holds: that circle, with
+        # what has come on the connection, would wait for the collector, which may not come for hours.
+        error = getattr(message, "exc", None)
+        while error is not None:
+            error.__traceback__, error = None, error.__context__
+        if isinstance(message, RawRequestMessage) and not message.path:
+            # A CONNECT without a target, which aiohttp would fail on.
+            messages[-1] = message._replace(path="/", url=URL("/")), payload
 
     def eof_received(self) -> None:
         self.handler.eof_received()
@@ -214,14 +229,6 @@ class _HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.handler.resume_writing()
         self._connections.is_read(self)
-
-
-def _network(connection: _HttpConnection) -> str:
-    return connection.network
-
-
-def _what_it_does(connection: _HttpConnection) -> str:
-    return "works" if connection.is_working else "idle"
 
 
 #: The connections of each port at which the application is served.

@@ -22,6 +22,6 @@ def record_denial(request: web.Request, denied: AdminDenied, counters: ServerCou
 
 def begin_try(request: web.Request, tries: TokenTries, logs: Logs) -> None:
     """Count that somebody shows a token, before anything of it is looked at; raises TooManyRequests."""
-    if wait_ms := tries.begin(peer_host(request), round(asyncio.get_running_loop().time() * 1000)):
+    if wait_s := -(-tries.begin(peer_host(request), round(asyncio.get_running_loop().time() * 1000)) // 1000):
         logs.write(TOKEN_TRIES_LIMITED, peer=peer_address(request))
-        raise TooManyRequests("Too many wrong tokens came from this address; try again later.", -(-wait_ms // 1000))
+        raise TooManyRequests(f"Too many wrong tokens came from this address: none is checked for {wait_s} s.", wait_s)

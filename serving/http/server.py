@@ -20,6 +20,7 @@ import msgspec
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from remoting.server.limits import ServerLimits
 from serving.config.checks import shortened
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
@@ -147,7 +148,8 @@ async def start_http(app: web.Application, port: socket.socket, connections_max:
 
     connections = HttpConnections(server, connections_max, rejected)
     app[CONNECTIONS].append(connections)
-    return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
+    listener = await asyncio.get_running_loop().create_server(connections, sock=port, backlog=ServerLimits().backlog)
+    return HttpServer(runner, listener)
 
 
 def _server_logger(logs: Logs) -> logging.Logger:

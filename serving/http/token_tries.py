@@ -37,7 +37,9 @@ class TokenTries:
 
     def end(self, host: str, wrong: str | None = None) -> None:
         """Take the last try of a host back, unless it showed a `wrong` token that it did not show before."""
-        if tries := self._tries.get(network_of(host)):
-            began_ms, _ = tries.pop()
+        tries = self._tries.get(network_of(host), [])
+        if under_way := [each for each in tries if each[1] is None]:
+            began_ms, _ = under_way[-1]
+            tries.remove(under_way[-1])
             if wrong is not None and all(shown != hash(wrong) for _, shown in tries):
                 tries.append((began_ms, hash(wrong)))

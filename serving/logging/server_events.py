@@ -101,8 +101,8 @@ FILE_EXPOSED: Final = LogEvent(
     name="file_exposed",
     level=Level.WARNING,
     keys=("path", "error"),
-    meaning="Any user of this machine may write the configuration, or read the file with a token, at `path`.",
-    advice="Take the permission away: `chmod o-rw`.",
+    meaning="Any user of this machine may write the configuration at `path`, or read the token in it.",
+    advice="`chmod o-rw` the file; replace a token that others may have read.",
 )
 LOOPBACK_ADVERTISED: Final = LogEvent(
     name="loopback_advertised",
@@ -251,9 +251,9 @@ HTTP_REQUEST_REJECTED: Final = LogEvent(
     name="http_request_rejected",
     level=Level.WARNING,
     keys=("peer", "error"),
-    meaning="A peer sent bytes that are no HTTP to the HTTP port and was answered 400, or read no answers; it "
-    "was disconnected.",
-    advice="Find out what connects there.",
+    meaning="A peer was disconnected from the HTTP port: it sent bytes that are no HTTP, and was answered 400, or did "
+    "not read its answers.",
+    advice="Find out what connects there, and whether it hangs.",
 )
 HTTP_REQUEST_FAILED: Final = LogEvent(
     name="http_request_failed",
@@ -290,9 +290,9 @@ TOKEN_TRIES_LIMITED: Final = LogEvent(
     name="token_tries_limited",
     level=Level.WARNING,
     keys=("peer",),
-    meaning="A token was refused unread, at a sign-in or in Authorization: five from this address were wrong within a "
-    "minute, or are not answered yet.",
-    advice="If it is no peer of yours, find out who tries tokens; all users of a proxy share its address.",
+    meaning="A token, at a sign-in or in Authorization, was answered 429 unread: within a minute this address, or its "
+    "IPv6 network (/64), showed five different wrong ones.",
+    advice="Find out who tries tokens there. All users behind a proxy or NAT share its address, and wait too.",
 )
 LIBRARY_LOGGED: Final = LogEvent(
     name="library_logged",

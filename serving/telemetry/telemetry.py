@@ -19,7 +19,10 @@ class Telemetry:
         self._logs = logs
         self._recorder = recorder
         self._log_events: Final = {event: event.log_event() for event in declared.events}
-        self._counts: Final = {counter: CounterTable(known=counter.known) for counter in declared.counters}
+        # One without labels stands at 0 from the start, too: a rate has to see its first event.
+        self._counts: Final = {
+            counter: CounterTable(known=counter.known if counter.labels else ((),)) for counter in declared.counters
+        }
         self._durations: Final = {timer: Histogram(LATENCY_S) for timer in declared.timers}
 
     def emit(self, event: Event) -> None:

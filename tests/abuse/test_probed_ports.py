@@ -105,7 +105,8 @@ def test_controller_connects_to_no_broker_outside_of_its_networks(lab):
         assert not is_called(listener)
     for answer in answers:
         assert answer.code != SUCCESS
-        assert f"{address} is outside of brokerNetworks, where brokers may be" in answer.remark
+        assert f"{address} is outside brokerNetworks: add it there if it is yours" in answer.remark
+        assert f'"error":"{answer.remark}"' in controller.process.text()
     # Brokers of these networks are as before.
     failed_master(controller)
 

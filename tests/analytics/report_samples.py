@@ -572,18 +572,18 @@ def _resizes():
 def _offsets():
     times = {"first": at(4, "10:00:00"), "last": at(4, "10:00:05")}
     groups = (("billing", "orders"), ("audit", "payments"), (HOSTILE, "orders"))
-    guard = {"queues": 8, "pushed": 6, "set_to_max": 1, "left": 0, "reported": 1, "failed": 0}
-    guard |= {"messages_spared": 50_000, "messages_at_risk": 40, "events": 1}
+    repair = {"queues": 8, "pushed": 6, "set_back": 1, "would_change": 1, "not_proved": 0, "failed": 0}
+    repair |= {"messages_spared": 50_000, "messages_again": 40, "messages_skipped": 3, "events": 1}
     for n, (group, topic) in enumerate(groups):
         who = {"group": group, "topic": topic, "sets": ["broker-00"], "events": n + 1, **times}
-        for cause, is_wanted in (("role_change", False), ("operator_reset", True)):
-            lost = {"queues": 8, "removed": 0, "messages_again": 50_000 * (n + 1)}
+        for cause, is_wanted in (("failover", False), ("reset", True)):
+            lost = {"queues": 8, "removed": 0, "messages_again": 50_000 * (n + 1), "messages_skipped": 0}
             yield a_row("A16", **who, kind="group", cause=cause, is_wanted=is_wanted, **lost)
-        yield a_row("A16", kind="guarded", **(who | guard))
+        yield a_row("A16", kind="repaired", **(who | repair))
         changed = {"queues": 4, "created": 0, "removed": 0, "failed": n, "messages_again": 9, "messages_skipped": 0}
         yield a_row("A16", **who, kind="change", operation="reset", target="broker", writer=HOSTILE, **changed)
         replay = {"replays": 1, "queues": 4, "granted": 4, "held_by_another": 0, "unanswered": 0, "unconfirmed": 0}
-        rest = {"overlaps": n, "overlap_longest_ms": 9_000, "forced_releases": 0, "sessions_expired": 0}
+        rest = {"overlaps": n, "overlap_longest_ms": 9_000}
         yield a_row("A16", **who, kind="locks", longest_ms=120, **replay, **rest)
     for n in range(2):
-        yield a_row("A16", kind="run", broker_name=f"broker-{n:02}", problems=n, longest_ms=900, **(times | guard))
+        yield a_row("A16", kind="run", broker_name=f"broker-{n:02}", problems=n, longest_ms=900, **(times | repair))

@@ -93,7 +93,7 @@ def test_rows_have_only_columns_of_their_family_of_the_right_types_and_unique_id
             assert row["event_type"] in FAMILIES[name].event_types
             assert all(isinstance(value, types[column]) for column, value in row.items()), row
     assert ids.most_common(1)[0][1] == 1
-    of_offsets = {"offset_regression", "offset_change_by_operator", "guard_outcome", "lock_event"}
+    of_offsets = {"offset_jump", "offset_change_by_operator", "offset_repair", "lock_event"}
     absent = {name for name, rows in history.rows.items() if not rows}
     assert absent == {"scaling", "scaling_decision", "offset_sample"} | of_offsets
 

@@ -18,12 +18,39 @@ from peers.replicas import Replica
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
 
+from offsets.kept_documents import KeptDocuments
+from offsets.readings.reading import KnownBefore
+from offsets.repair.rules import Outcome
+from offsets.repair.runs import RUNS_MAX, KeptRun, RepairedQueue, Run
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SET = "broker-a"
 #: Names that an attacker may choose.
 GROUP = "<script>document.title='taken'</script>"
 QUEUES = {0: 90, 1: 90}
+
+
+def keep_run(folder):
+    """Store a repair that was only reported, of a master that is gone."""
+    queue = RepairedQueue(GROUP, "orders", 0, Outcome.WOULD_CHANGE, before=80, shown=50, offset=80)
+    run = Run(
+        number=7,
+        cluster="DefaultCluster",
+        broker_name="broker-a",
+        address="10.0.0.9:10911",
+        master_epoch=None,
+        cause="moved",
+        began_unix_ms=1_795_000_000_000,
+        took_ms=400,
+        first_write_ms=None,
+        read_unix_ms=1_795_000_000_000,
+        parted_at=None,
+        counts={Outcome.WOULD_CHANGE.value: 1, Outcome.RIGHT.value: 3},
+        queues=(queue,),
+    )
+    known = KnownBefore(readings=(), replica_readings=(), fingerprints=())
+    KeptDocuments(folder, KeptRun, RUNS_MAX).keep(run.number, KeptRun(run=run, known=known, changed_ms=0))
 
 
 class Plane:
@@ -34,7 +61,8 @@ class Plane:
         token.write_text(f"{ADMIN_TOKEN}\n")
         self.broker = broker
         tokens = {"http-admin-token-file": token, "client-token-file": token}
-        manager = OffsetManager(lab.folder, namesrv_addr=broker.address, mirror_period_ms=1000, **tokens)
+        manager = OffsetManager(lab.folder, namesrv_addr=broker.address, reading_period_ms=1000, **tokens)
+        keep_run(manager.options["store-path"] / "repairs")
         self.manager = lab.kept(manager).launch()
         peers = f"offsets=http://{self.manager.address}"
         made = OurController(lab.folder, consolePeers=peers, httpAdminTokenFile=token)
@@ -54,16 +82,16 @@ class Plane:
             each.heartbeat()
         return master, slave
 
-    def regressed(self):
-        """Let the mirror read the offsets of a group, and let these go back as after a reset by mistake."""
+    def set_back(self):
+        """Let the offsets of a group be read, and go back as after a reset by mistake."""
         self.broker.topics = {"orders": dict.fromkeys(QUEUES, (0, 100))}
         self.broker.offsets = {f"orders@{GROUP}": dict(QUEUES)}
-        wait_until(lambda: self._entries() == 1, seconds=30, what="the mirror has the group")
+        wait_until(lambda: self._groups_read() == 1, seconds=30, what="the group is read")
         self.broker.offsets = {f"orders@{GROUP}": dict.fromkeys(QUEUES, 40)}
 
-    def _entries(self):
-        sets = self.manager.get("/v1/offsets/mirror").body["sets"]
-        return sets[0]["entries"] if sets else 0
+    def _groups_read(self):
+        sets = self.manager.get("/v1/offsets/sets").body["sets"]
+        return sets[0]["groups"] if sets else 0
 
     def offsets(self):
         return self.broker.offsets[f"orders@{GROUP}"]
@@ -148,18 +176,22 @@ async def test_set_whose_last_broker_failed_says_nobody_and_whom_to_start_also_a
     await page.sign_in()
 
 
-async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_by_undo(plane, page):
-    plane.regressed()
+async def test_offsets_that_were_set_back_are_restored_after_a_preview_and_put_back_by_undo(plane, page):
+    plane.set_back()
     await page.open("#/offsets")
-    await page.tab.shows("document.querySelectorAll('main table')[0].tBodies[0].rows.length", 2)
+    await page.tab.shows("document.querySelectorAll('main table')[1].tBodies[0].rows[0].cells.length", 9)
     # No event tells of offsets.
     assert not await page.tab.value("document.getElementById('live').checkVisibility()")
-    (row, _) = (await page.tables())["Offsets that went back"]
-    assert [row[0], row[1], row[3], row[4], row[5]] == [GROUP, "orders", "rewind", "90 → 40", "50"]
+    tables = await page.tables()
+    (row,) = tables["Offsets that jumped"]
+    assert row[:7] == [GROUP, "orders", plane.broker.name, "reset", "2 0: 90 → 40", "100", "0"]
+    ((name, _, master, state, *_, replicas, _),) = tables["Broker sets that are read"]
+    assert (name, master, state, replicas) == (plane.broker.name, plane.broker.address, "fresh", "\u2013")
+    assert [row[1:4] for row in tables["Offset managers"]] == [["leads", "NameServers", "1"]]
     await page.screenshot("offsets-1200-light")
 
     await page.click("Restore…", "main td button")
-    await page.fill(writer="alice", allowUnproved=True)
+    await page.fill(writer="alice", allowUnproved=True, pulls=True)
     assert await page.tab.value("document.querySelector('dialog [name=group]').value") == GROUP
     await page.screenshot("offsets-form-1200-light")
     shown = await page.preview()
@@ -182,6 +214,21 @@ async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_
     await page.close()
     assert await page.tab.value("document.title") == f"Offsets \u2013 RocketMQ 127.0.0.1:{plane.controller.http_port}"
     assert page.tab.problems == []
+
+
+async def test_repair_that_was_only_reported_shows_its_queues_and_is_applied_or_says_why_not(page):
+    await page.open("#/offsets")
+    (row,) = (await page.tables())["Repairs after masters changed"]
+    assert [row[0], row[2], row[4], row[6]] == ["7", "another master", "waits for you", "30"]
+    assert "Repairs are only reported" in await page.text()
+    await page.click("Repair…", "main td button")
+    await page.fill(writer="alice")
+    shown = await page.preview()
+    assert "This will write 1 queues: 30 messages are spared" in shown
+    assert "50 → 80" in shown
+    await page.screenshot("repair-preview-1200-light")
+    assert "The master of broker-a has changed since run 7" in await page.agree("Repair")
+    await page.close()
 
 
 async def test_lag_of_a_group_has_an_address_and_names_what_is_unknown(plane, page):
@@ -288,7 +335,7 @@ async def test_form_that_is_sent_twice_is_previewed_once(page):
 
 @pytest.mark.broad
 async def test_views_are_legible_by_day_and_night_and_on_phones(plane, page):
-    plane.regressed()
+    plane.set_back()
     pair = plane.elect("broker-with-a-long-name-of-forty-characters")
     try:
         for view in ("elections", "scaling", "offsets"):

@@ -4,7 +4,15 @@ import json
 import re
 from importlib.resources import files
 
-from controller.offsets.restore.values import RestoreStatus
+import pytest
+
+from offsets.readings.jumps import JumpCause
+from offsets.repair.rules import Outcome
+from offsets.restore.rules import Status
+from offsets.sets.followed import MasterChangeKind
+
+#: Changes of a master after which nothing is repaired.
+NOT_REPAIRED = {MasterChangeKind.ADDRESS_CHANGED, MasterChangeKind.LOST, MasterChangeKind.REMOVED}
 
 
 def messages(code):
@@ -18,7 +26,10 @@ def test_languages_have_the_same_messages_with_the_same_values():
     assert english == chinese
 
 
-def test_each_outcome_of_a_restore_has_a_label():
-    prefix = "offsets.status."
-    labels = {key.removeprefix(prefix) for key in messages("en") if key.startswith(prefix)}
-    assert labels == set(RestoreStatus)
+@pytest.mark.parametrize(
+    ("prefix", "values"),
+    [("status", Status), ("outcome", Outcome), ("cause", JumpCause), ("change", set(MasterChangeKind) - NOT_REPAIRED)],
+)
+def test_what_an_offset_manager_tells_has_a_label(prefix, values):
+    start = f"offsets.{prefix}."
+    assert {key.removeprefix(start) for key in messages("en") if key.startswith(start)} == set(values)

@@ -25,7 +25,7 @@ async def test_readers_of_a_topic_are_shown_with_their_lag_and_unknown_is_not_ze
     broker.topics = {"orders": {0: (0, 1100), 1: (0, 100), 2: (0, 100)}}
     broker.offsets = {f"orders@{GROUP}": {0: 100, 1: 100}, "other@audit": {0: 1}}
     with offset_brokers_in_thread(broker), contextlib.closing(Lab(tmp_path)) as lab:
-        manager = OffsetManager(tmp_path, namesrv_addr=broker.address, mirror_period_ms=1000).start()
+        manager = OffsetManager(tmp_path, namesrv_addr=broker.address, reading_period_ms=1000).start()
         try:
             server = lab.name_server(http=True, consolePeers=f"offsets=http://{manager.address}")
             line = Line(socket.create_connection(("127.0.0.1", server.port)))

@@ -1,50 +1,53 @@
-"""The catalogues of the offset manager's log events and metrics, their pages, and what it serves."""
+"""Log events and metrics of the offset manager are what it declares, and what it serves."""
 
 import re
+import sys
 from pathlib import Path
+from subprocess import run
 
 import pytest
-from peers.offset_managers import OffsetManager, an_entry
+from peers.jars import REPOSITORY
+from peers.offset_managers import OffsetManager
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.offsets.config import OFFSET_MANAGER
-from controller.offsets.observability import log_events, metric_catalogue
-from controller.offsets.observability.log_events import EVENTS
-from controller.offsets.observability.metric_catalogue import FAMILIES
-from serving.logging.events import Level, LogEvent, common_keys
-
-ROOT = Path(__file__).parents[2]
+import offsets
+from offsets.catalogues import DECLARED, EVENTS, FAMILIES, MODULES
+from offsets.config import OFFSET_MANAGER
+from serving.logging.events import Level, common_keys
+from serving.telemetry.events import Counter, Event, Gauge, Timer
 
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory):
     manager = OffsetManager(tmp_path_factory.mktemp("manager")).start()
-    manager.commit(an_entry(1))
     text = manager.get("/metrics").body["text"]
     assert manager.process.stop() == 0
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
-def test_the_log_page_is_the_catalogue():
-    page = (ROOT / "docs/offset-manager-logs.md").read_text()
-    command = "python -m controller.offsets.observability.log_events > docs/offset-manager-logs.md"
-    assert page == log_events.as_markdown(), command
+def test_every_module_that_declares_something_is_collected():
+    """Modules are found by their text: importing all of them would load what only some managers need."""
+    declaring = re.compile(r"^class \w+\(Event\b|^[A-Z_]+: Final = (Counter|Timer|Gauge)\(", re.MULTILINE)
+    root = Path(offsets.__file__).parent
+    found = {
+        ".".join(("offsets", *path.relative_to(root).with_suffix("").parts))
+        for path in root.rglob("*.py")
+        if declaring.search(path.read_text())
+    }
+    assert found == {module.__name__ for module in MODULES}
+    declared = {
+        value for module in MODULES for value in vars(module).values() if isinstance(value, Counter | Gauge | Timer)
+    }
+    assert declared == {*DECLARED.counters, *DECLARED.gauges, *DECLARED.timers}
 
 
-def test_the_metric_page_is_the_catalogue():
-    page = (ROOT / "docs/offset-manager-metrics.md").read_text()
-    command = "python -m controller.offsets.observability.metric_catalogue > docs/offset-manager-metrics.md"
-    assert page == metric_catalogue.as_markdown(), command
-
-
-def test_every_event_of_the_manager_is_on_the_page():
-    own = {each for each in vars(log_events).values() if isinstance(each, LogEvent)}
-    assert own <= set(EVENTS)
-    assert len({each.name for each in EVENTS}) == len(EVENTS)
+def test_no_name_is_declared_twice():
+    for names in ([event.name for event in EVENTS], [family.name for family in FAMILIES]):
+        assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
-def test_each_event_has_a_meaning_and_advice(event):
+def test_every_event_has_a_name_a_meaning_and_advice(event):
     assert re.fullmatch(r"[a-z]+(_[a-z]+)+", event.name)
     assert event.meaning.endswith(".")
     assert event.advice.endswith(".")
@@ -52,8 +55,14 @@ def test_each_event_has_a_meaning_and_advice(event):
     assert not {key.name for key in common_keys(OFFSET_MANAGER)} - {"exception"} & set(event.keys)
 
 
+@pytest.mark.parametrize("event", DECLARED.events, ids=lambda event: event.__name__)
+def test_what_an_event_counts_is_declared(event):
+    assert issubclass(event, Event)
+    assert event.__doc__
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_each_metric_is_served_with_its_labels(scraped, family):
+def test_every_metric_is_served_with_its_labels(scraped, family):
     served = scraped[family.name.removesuffix("_total") if family.kind == "counter" else family.name]
     assert served.type == family.kind
     labels = {name for sample in served.samples for name in sample.labels} - {"le"}
@@ -61,5 +70,12 @@ def test_each_metric_is_served_with_its_labels(scraped, family):
 
 
 def test_no_metric_is_served_that_the_page_does_not_have(scraped):
-    known = {each.name.removesuffix("_total") for each in FAMILIES}
+    known = {family.name.removesuffix("_total") for family in FAMILIES}
     assert {name for name in scraped if name.startswith("rocketmq_")} <= known
+
+
+@pytest.mark.parametrize("page", ["logs", "metrics"])
+def test_the_pages_are_written_from_the_declarations(page):
+    command = [sys.executable, "-m", "offsets.catalogues", page]
+    text = run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    assert (REPOSITORY / "docs" / f"offset-manager-{page}.md").read_text() == text

@@ -18,10 +18,9 @@ SUPERVISED = {
     ("serving/process/process.py", "TaskGroup"),
 }
 #: These go on after any failure: test_recorder.py, test_log_writer.py, test_etcd_steadiness.py, test_rmq_watch.py,
-#: test_rmq_http_answers.py have them fail.
+#: test_rmq_http_answers.py, test_commit_log_file.py have them fail.
 THREADS = {
-    "controller/offsets/storage/journal.py",
-    "controller/offsets/storage/lagging_mark.py",
+    "offsets/commits/log_file.py",
     "store/etcd/watch.py",
     "history/recorder.py",
     "rmq/site/change_feed.py",

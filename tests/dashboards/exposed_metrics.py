@@ -5,8 +5,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.observability.metric_catalogue import FAMILIES as CONTROLLER_FAMILIES
-from controller.offsets.observability.metric_catalogue import FAMILIES as OFFSET_MANAGER_FAMILIES
 from namesrv.observability.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
+from offsets.catalogues import FAMILIES as OFFSET_MANAGER_FAMILIES
 
 #: What a Java broker 5.5.0 served, captured; the stub of the live test serves it again.
 JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")

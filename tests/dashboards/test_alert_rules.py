@@ -24,9 +24,9 @@ from exposed_metrics import exposed
 from peers.programs import require
 
 from controller.observability.log_events import EVENTS as CONTROLLER_EVENTS
-from controller.offsets.observability.log_events import EVENTS as OFFSET_MANAGER_EVENTS
 from dashboards.promql import CONTROLLER_JOBS, NAMESRV_JOBS, OFFSET_MANAGER_JOBS, SERVER_JOBS
 from namesrv.observability.log_events import EVENTS as NAMESRV_EVENTS
+from offsets.catalogues import EVENTS as OFFSET_MANAGER_EVENTS
 
 EXAMPLE = ROOT / "prometheus/prometheus.example.yml"
 ALERTS = {rule["alert"]: rule for rule in alerts()}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from offset_manager_paths import ENDPOINTS as OFFSET_MANAGER_ENDPOINTS
 from runbook_commands import asking_servers, changing_servers, everything, pages
 
 from controller.http.endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
-from controller.offsets.http.endpoints import ENDPOINTS as OFFSET_MANAGER_ENDPOINTS
 from namesrv.http.endpoints import ENDPOINTS as NAMESRV_ENDPOINTS
 from rmq.cli.command_line import root
 from rmq.commands.table import COMMANDS
@@ -53,7 +53,9 @@ def test_rmq_understands(words, monkeypatch):
     """It finds everything right until it looks for the folder, or for servers."""
     for variable in ("NAMESRV_ADDR", "RMQ_CONTROLLER"):
         monkeypatch.setenv(variable, "127.0.0.1:1")
-    monkeypatch.setenv("RMQ_CONTROLLER_HTTP", "http://127.0.0.1:1")
+    for variable in ("RMQ_CONTROLLER_HTTP", "RMQ_OFFSET_MANAGER"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    words = ["7" if word in ("$RUN", "RUN") else word for word in words]
     replaced = [word.replace("$FROM", "2026-11-21").replace("$TO", "2026-11-22") for word in words]
     with pytest.raises((WrongUse, NotReachable), match=r"there is no history in \$HISTORY_FOLDER|127.0.0.1:1: "):
         root(COMMANDS).main(replaced, prog_name="rmq", standalone_mode=False)

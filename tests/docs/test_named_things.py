@@ -7,9 +7,11 @@ from typing import Final
 import pytest
 from documents import ROOT, files
 
+from offsets.catalogues import EVENTS
+
 #: A file or folder of the repository in a document: in a sentence, a table or a picture.
 _FILE: Final = re.compile(
-    r"(?<![\w/.{<*\[-])(?:remoting|serving|console|history|namesrv|controller|timemachine|analytics|sampling|role_agent|rmq|dashboards|docs|tests|helm|benchmarks|demo)"
+    r"(?<![\w/.{<*\[-])(?:remoting|serving|console|history|namesrv|controller|offsets|store|timemachine|analytics|sampling|role_agent|rmq|dashboards|docs|tests|helm|benchmarks|demo)"
     r"/[\w.-]*\w(?:/[\w.-]*\w)*(?![\w{*…])"
 )
 #: Documents that speak of today's code; the changelog and results of measurements speak of their day.
@@ -58,9 +60,10 @@ _OF_OTHERS: Final = frozenset(
 
 @pytest.fixture(scope="module")
 def words() -> set[str]:
-    """Every word of the code, of the chart and its rules, and of what peers send."""
+    """Every word of the code, of the chart and its rules, and of what peers send; events of a class have its name."""
     sources = (*files(".py", ".yaml", ".json", ".java", ".toml"), *(ROOT / "docs" / "protocol").glob("*.md"))
-    return _OF_OTHERS.union(*(re.findall(r"\w+", path.read_text()) for path in sources))
+    events = {event.name for event in EVENTS}
+    return _OF_OTHERS.union(events, *(re.findall(r"\w+", path.read_text()) for path in sources))
 
 
 @pytest.mark.parametrize("document", [*_OF_TODAY, ROOT / "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,6 +1,7 @@
 """A master on loopback with queues and offsets, which restores and lags read and write; it is a NameServer as well."""
 
 import asyncio
+import json
 import struct
 import threading
 from contextlib import asynccontextmanager, contextmanager
@@ -17,10 +18,16 @@ _MAGIC = -626843481
 SIZE = 100
 
 
-def _message(offset, place, stored_ms):
+def _message(topic, queue, offset, place, stored_ms):
     """Return a message as a broker stores it, with IPv4 addresses."""
-    head = struct.pack(">iIiiqqiq", _MAGIC, 0, 0, 0, offset, place, 0, stored_ms)
-    rest = struct.pack(">8sq8siqi", b"", stored_ms, b"", 0, 0, 4) + b"text" + b"\x01t\x00\x00"
+    head = struct.pack(">iIiiqqiq", _MAGIC, 0, queue, 0, offset, place, 0, stored_ms)
+    rest = (
+        struct.pack(">8sq8siqi", b"", stored_ms, b"", 0, 0, 4)
+        + b"text"
+        + bytes([len(topic)])
+        + topic.encode()
+        + bytes(2)
+    )
     return struct.pack(">i", 4 + len(head) + len(rest)) + head + rest
 
 
@@ -82,7 +89,12 @@ class OffsetBroker:
         return success(f"useServerSideResetOffset={str(self.resets_on_server).lower()}\n{self.options}".encode())
 
     def _table(self, _):
-        return success({"offsetTable": self.offsets})
+        # As Java writes it: numbers are no strings.
+        entries = (
+            f"{json.dumps(key)}:{{{','.join(f'{queue}:{offset}' for queue, offset in queues.items())}}}"
+            for key, queues in self.offsets.items()
+        )
+        return success(f'{{"offsetTable":{{{",".join(entries)}}}}}'.encode())
 
     def _ends(self, fields):
         topic = fields["topic"]
@@ -114,6 +126,9 @@ class OffsetBroker:
             }
         )
 
+    def _epochs(self, _):
+        return refusal(ResponseCode.SYSTEM_ERROR, "the broker is not in controller mode")
+
     def _running(self, fields):
         held = f'{{{{"topic":"orders","brokerName":"{self.name}","queueId":0}}:{{}}}}'
         pops = fields["consumerGroup"] in self.popping
@@ -136,7 +151,7 @@ class OffsetBroker:
         number, at = divmod(place, 10**9)
         topic, queue = sorted(self.topics)[number // 1000], number % 1000
         stored = self.stored.get((topic, queue), {}).get(at // SIZE, self.stored_ms)
-        return RemotingCommand(0, body=_message(at // SIZE, place, stored))
+        return RemotingCommand(0, body=_message(topic, queue, at // SIZE, place, stored))
 
     def _min(self, fields):
         return self._limit(fields, 0)
@@ -178,6 +193,7 @@ class OffsetBroker:
 _ANSWERS = {
     RequestCode.GET_BROKER_CLUSTER_INFO: OffsetBroker._cluster,
     RequestCode.GET_BROKER_CONFIG: OffsetBroker._options,
+    RequestCode.GET_BROKER_EPOCH_CACHE: OffsetBroker._epochs,
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO: OffsetBroker._runtime,
     BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: OffsetBroker._table,
     BrokerRequestCode.GET_TOPIC_STATS_INFO: OffsetBroker._ends,

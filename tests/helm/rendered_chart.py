@@ -67,7 +67,9 @@ EVERYTHING = {
             "auth": {"existingSecret": "offsets-etcd-user"},
             "tls": {"existingSecret": "offsets-etcd-tls", "clientCertificate": True},
         },
-        "config": {"flushIntervalMs": 50},
+        "repair": "act",
+        "repairGroups": "orders-*;billing",
+        "config": {"flushIntervalMs": 50, "readingPeriodMs": 2000, "readingsBytesMax": 1 << 31},
     },
     "etcd": {
         **ETCD,

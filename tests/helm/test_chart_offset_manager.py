@@ -79,6 +79,14 @@ def test_managers_follow_the_nameservers_where_no_controller_elects():
     assert not {"namesrvAddr", "controllerHttpAddr"} & nobody.keys()
 
 
+def test_repairs_are_reported_unless_somebody_wants_them_written():
+    file = manager_file("offset manager")
+    assert (file["repair"], file["repairGroups"]) == ("report", "*")
+    file = manager_file("everything")
+    assert (file["repair"], file["repairGroups"]) == ("act", "orders-*;billing")
+    assert (file["readingPeriodMs"], file["readingsBytesMax"]) == ("2000", str(1 << 31))
+
+
 def test_each_manager_announces_its_own_stable_name_to_clients():
     environment = {
         each["name"]: each.get("value") for each in container(objects_of("everything"), "offset-manager")["env"]
@@ -92,7 +100,7 @@ def test_each_manager_announces_its_own_stable_name_to_clients():
 def test_network_policy_lets_managers_reach_brokers_their_etcd_and_whom_they_follow():
     everything = policy_of("everything")
     assert ports_of(everything["ingress"]) == {9883}
-    assert ports_of(everything["egress"]) == {53, 9883, 10911, 30911, 9881, 19881, 2379, 22379}
+    assert ports_of(everything["egress"]) == {53, 10911, 30911, 9881, 19881, 2379, 22379}
     small = objects_of("offset manager")
     assert 9876 in ports_of(small["NetworkPolicy", NAME]["spec"]["egress"])
     followed = objects(merged(SMALL, {"offsetManager": {"follow": "controllers"}}))
@@ -114,8 +122,10 @@ def test_network_policy_lets_managers_reach_brokers_their_etcd_and_whom_they_fol
             {"offsetManager": {"follow": "controllers"}, "controller": {"enabled": False}},
             "offsetManager.follow is controllers, but the chart has none",
         ),
+        ({"offsetManager": {"follow": "none", "repair": "act"}}, "tell who is master"),
+        ({"offsetManager": {"config": {"repair": "act"}}}, "offsetManager.config.repair is set by the chart"),
         ({"offsetManager": {"controllers": ["c-0:9881"]}}, "offsetManager.follow is nameServers"),
-        ({"offsetManager": {"persistence": {"enabled": False}}}, "acknowledged commits are in the journal"),
+        ({"offsetManager": {"persistence": {"enabled": False}}}, "readings and acknowledged commits are in a pod"),
         ({"offsetManager": {"terminationGracePeriodSeconds": 34}}, "20 s for the last flush"),
         ({"offsetManager": {"config": {"storePath": "/x"}}}, "offsetManager.config.storePath is set by the chart"),
         ({"offsetManager": {"config": {"etcdPassword": "x"}}}, "would stand in the values as plain text"),

@@ -25,9 +25,9 @@ from rendered_chart import (
 )
 
 from controller.config import CONTROLLER
-from controller.offsets.config import OFFSET_MANAGER
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.settings.config import NAMESRV
+from offsets.config import OFFSET_MANAGER
 from remoting.protocol.properties import parse
 from serving.config.sources import PropertiesFile, Sources, from_sources, ignored_keys
 

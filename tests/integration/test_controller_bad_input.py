@@ -216,9 +216,9 @@ REFUSED = {
     "configuration on the black list": ((UPDATE_CONFIG, {}, b"configBlackList=x"), NO_PERMISSION, []),
     "configuration of a path": ((UPDATE_CONFIG, {}, b"controllerStorePath=/tmp/x"), NO_PERMISSION, []),
     "configuration of no number": (
-        (UPDATE_CONFIG, {}, b"suspectTimeoutMs=soon"),
+        (UPDATE_CONFIG, {}, b"serverChannelMaxIdleTimeSeconds=soon"),
         SYSTEM_ERROR,
-        ["suspectTimeoutMs", "soon"],
+        ["serverChannelMaxIdleTimeSeconds", "soon"],
     ),
     # 1011
     "cleaning an unknown set": (clean(brokerName="nobody"), INVALID_CLEAN, ["nobody"]),

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -21,7 +21,7 @@ def lab(tmp_path):
 def test_the_master_of_a_real_broker_set_is_found_lost_and_gained_with_another_start(lab):
     namesrv = lab.name_server()
     broker = lab.broker("broker-a", namesrv=[namesrv.address]).start().ready()
-    manager = lab.kept(NewOffsetManager(lab.folder, namesrv_addr=namesrv.address)).start()
+    manager = lab.kept(OffsetManager(lab.folder, namesrv_addr=namesrv.address)).start()
 
     def changes():
         return [line["kind"] for line in manager.events("master_changed")]

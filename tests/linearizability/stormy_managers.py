@@ -15,7 +15,7 @@ from linearizability.committing_clients import GroupHistory, RestlessCommitter, 
 from linearizability.offset_checker import check_offset
 from linearizability.offset_model import COMMIT
 from peers.etcd import running_etcd
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.waiting import wait_until
 
 STARTS_WITHIN_S = 60
@@ -78,7 +78,7 @@ class StormyManagers:
     def __init__(self, etcd, folder, *, managers, write_through):
         self.etcd = etcd
         options = {"store": "etcd", "etcd_endpoints": ";".join(etcd.endpoints), "write_through_groups": write_through}
-        self.managers = [NewOffsetManager(folder, f"manager{number}", **options) for number in range(managers)]
+        self.managers = [OffsetManager(folder, f"manager{number}", **options) for number in range(managers)]
         for each in self.managers:
             each.options["advertised_address"] = each.address
             each.timeout_s = 5

@@ -45,9 +45,7 @@ def checked(storm, *, strict="strict"):
 
 def stormed(folder, kills, seconds, *, local_groups=0, **managers):
     with stormy_managers(folder, **managers) as group:
-        return asyncio.run(
-            commit_while_killing(group, kills, seconds, SEED_NUMBER, local_groups=local_groups)
-        )
+        return asyncio.run(commit_while_killing(group, kills, seconds, SEED_NUMBER, local_groups=local_groups))
 
 
 def test_offsets_that_are_written_through_are_linearizable_while_managers_and_etcd_are_killed(tmp_path, capsys):

@@ -142,8 +142,8 @@ class Broker:
 
     def remake(self, topic):
         """Delete a topic and make it again."""
+        self.world.deleted |= {message.uid for message in self.log.messages if message.topic == topic}
         for key in [key for key in self.queues if key[0] == topic]:
-            self.world.deleted |= {uid for _, uid in self.queues[key]}
             del self.queues[key]
         if self.world.remaking_deletes_offsets:
             for group, name in [key for key in self.offsets if key[1] == topic]:
@@ -156,9 +156,6 @@ class Broker:
         return None if entry is None else entry.offset
 
     def put_offset(self, group, topic, queue_id, offset, moves):
-        if self.offset(group, topic, queue_id) == offset and self.world.master is not self:
-            # Nobody can see that a client has gone back to exactly what a replica had.
-            return
         self.offsets.setdefault((group, topic), {})[queue_id] = Entry(offset, moves)
         self.moves[group, topic, queue_id] = moves
 
@@ -233,7 +230,8 @@ class Broker:
     def _message(self, fields, _):
         place = int(fields["offset"])
         if (message := self.log.at(place)) is None:
-            return RemotingCommand(ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {place}")
+            is_inside = self.log.begin <= place < self.log.end
+            return _IN_MESSAGE[place % 3 if is_inside else 0]
         return RemotingCommand(0, body=message_bytes(message, place))
 
     def _entry(self, fields, _):
@@ -327,6 +325,17 @@ def message_bytes(message, place):
     text = head + rest
     return struct.pack(">i", message.length) + text + bytes(max(message.length - 4 - len(text), 0))
 
+
+#: What 33 is answered in the middle of a message, whose bytes are taken for a length; the first one elsewhere too.
+_IN_MESSAGE = [
+    RemotingCommand(ResponseCode.SYSTEM_ERROR, remark="can not find message by the offset, 1"),
+    RemotingCommand(
+        ResponseCode.SYSTEM_ERROR,
+        remark="java.lang.IllegalArgumentException: newLimit < 0: (-457334555 < 0), java.base/java.nio.Buffer"
+        ".createLimitException(Buffer.java:395)",
+    ),
+    RemotingCommand(0, body=struct.pack(">i", 64) * 16),
+]
 
 _ANSWERS = {
     RequestCode.GET_BROKER_CONFIG: Broker._options,

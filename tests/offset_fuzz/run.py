@@ -20,7 +20,7 @@ def main():
             except Violation as error:
                 bad.append(seed)
                 sys.stdout.write(f"{error}\n")
-            seen.update(writes=world.writes, raises=world.raises)
+            seen.update(histories=1, writes=world.writes, raises=world.raises)
             for event in (event for manager in world.managers for event in manager.told):
                 seen[type(event).__name__] += 1
                 if isinstance(event, RepairRows):

@@ -12,8 +12,8 @@ Left out, so no history shows it:
 - Queues that are not dispatched yet, offsets files that are older than the log after a crash (a restart here loses the
   end of both or of none), brokers of two releases in one set.
 - How members of several clients share queues: each group is one member.
-- A topic that is made anew at the new master in the moments between the look at its messages and a write.
-- A client that goes back to exactly the offset that the next master has as a replica, while there is no master.
+- What happens at the new master in the moments between the look at its offsets and messages, and a write.
+- A client that goes back to exactly the offset that the next master had as a replica: nobody can see that.
 - Clients that begin without an offset are not judged: what they skip is by their own policy.
 """
 
@@ -158,6 +158,8 @@ class Manager:
         self.told = []
         #: What readings of the master knew of rewinds: (monotonic ms, moves).
         self.seen_moves = []
+        #: Address -> what a broker had when it was read last as a replica, or as master, and what it knew of rewinds.
+        self.seen_copies, self.seen_now = {}, {}
         self.tasks = BackgroundTasks(self._failed)
         self.following = FollowedMaster(world.clock, self.told.append)
         self.readings = Readings(
@@ -199,12 +201,9 @@ class Manager:
             await self._while_paused()
             now_s = self.world.loop.time()
             if self.world.leader in (None, self) or now_s >= self.world.leader_until_s:
-                was_leading = self.is_leading()
                 self.world.leader, self.world.leader_until_s = self, now_s + LEASE_S
                 # Its own view of the lease ends earlier.
                 self.lease_until_s = now_s + LEASE_S - 1
-                if not was_leading:
-                    self.repairer.lead_changed(True)
             await asyncio.sleep(1)
 
     async def run_following(self):
@@ -234,8 +233,13 @@ class Manager:
             await asyncio.sleep(world.random.uniform(0.01, 0.3))
         if not broker.is_alive:
             raise ConnectionRefused(address, "nobody listens")
-        if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET and broker is world.master:
-            self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
+        if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET:
+            seen = {key: (broker.offset(*key), moves) for key, moves in broker.moves.items()}
+            if broker is world.master:
+                self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
+                self.seen_now[address] = seen
+            else:
+                self.seen_copies[address] = seen
         answer = broker.answer(request, self._judge)
         await asyncio.sleep(world.random.uniform(0.0001, 0.003))
         await self._while_paused()
@@ -324,7 +328,10 @@ class World:
         if offset <= old:
             return
         self.raises += 1
-        known = max(broker.moves.get(key, 0), manager.known_moves(key))
+        # What the manager saw there last: it cannot see what happens in the moments before the write.
+        now = manager.seen_now.get(broker.address, {}).get(key, (None, 0))
+        then = manager.seen_copies.get(broker.address, {}).get(key, (None, 0))
+        known = max(then[1] if then[0] == now[0] else now[1], manager.known_moves(key))
         read = set().union(*self.reads[key][known:])
         first, _ = broker.ends(topic, queue_id)
         passed = {uid for _, uid in broker.queues.get((topic, queue_id), [])[max(old, first) : offset]}

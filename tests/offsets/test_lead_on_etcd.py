@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from peers.etcd import running_etcd
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.waiting import wait_until
 
 from offsets.etcd_lead import EtcdLead
@@ -26,7 +26,7 @@ def etcd(tmp_path_factory):
 def managers(etcd, tmp_path, request):
     """The one that leads, and the one that follows."""
     options = {"store": "etcd", "etcd_endpoints": ";".join(etcd.endpoints), "manager_group": request.node.name}
-    first, second = (NewOffsetManager(tmp_path, name, **options) for name in ("first", "second"))
+    first, second = (OffsetManager(tmp_path, name, **options) for name in ("first", "second"))
     for manager in (first, second):
         manager.options["advertised_address"] = manager.address
     first.start().leading()

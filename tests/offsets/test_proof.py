@@ -128,19 +128,21 @@ def test_a_reading_is_proved_by_its_first_end():
 
 
 @pytest.mark.parametrize(
-    ("proof", "own", "expected"),
+    ("proof", "own", "expected", "lasted"),
     [
-        (LogProof(150, None), (90, 140), 150),
+        (LogProof(150, None), (90, 140), 150, False),
         # Another master wrote since: what this one has of its own proves nothing of that.
-        (LogProof(150, None), (90,), 100),
-        (LogProof(150, None), (), 0),
+        (LogProof(150, None), (90,), 100, True),
+        (LogProof(150, None), (), 0, True),
         # Of another log.
-        (LogProof(150, None), (90, 145), 100),
-        (exact(155, 155), (), 155),
+        (LogProof(150, None), (90, 145), 100, False),
+        (exact(155, 155), (), 155, True),
+        # It may have lost the end of its log, and gone on in the same epoch.
+        (exact(155, 155), (90,), 100, False),
     ],
 )
-def test_readings_of_one_run_are_proved_by_its_own_messages_or_by_epochs(proof, own, expected):
-    found = proof.of_run([at(place) for place in own])
+def test_readings_of_one_run_are_proved_by_its_own_messages_or_by_epochs(proof, own, expected, lasted):
+    found = proof.of_run([at(place) for place in own], lasted=lasted)
     assert (found.same_until, found.parted_at) == (expected, proof.parted_at)
 
 

@@ -38,8 +38,6 @@ class OffsetManager:
     `wrapper` are the words of a program that is given the manager's command and becomes it.
     """
 
-    module = "controller.offsets"
-
     def __init__(self, folder, name="manager", *, environment=None, wrapper=(), **options):
         self.name = name
         self._environment = environment or {}
@@ -56,7 +54,7 @@ class OffsetManager:
         return self.launch().ready()
 
     def launch(self):
-        command = [*self._wrapper, sys.executable, "-m", self.module]
+        command = [*self._wrapper, sys.executable, "-m", "offsets"]
         for name, value in self.options.items():
             command += [f"--{name.replace('_', '-')}", value]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)} | self._environment
@@ -116,15 +114,10 @@ class OffsetManager:
         return result["stored"]["offset"]
 
 
-class NewOffsetManager(OffsetManager):
-    """The one of package `offsets`."""
-
-    module = "offsets"
-
-
 def a_queue(queue=0, *, group="billing", topic="orders", broker="broker-a"):
     return {"group": group, "topic": topic, "brokerName": broker, "queueId": queue}
 
 
 def an_entry(offset, queue=0, *, epoch=0, token=0, **names):
-    return a_queue(queue, **names) | {"offset": offset, "resetEpoch": epoch, "token": token}
+    entry = a_queue(queue, **names) | {"offset": offset, "resetEpoch": epoch}
+    return entry | {"token": token} if token else entry

@@ -91,7 +91,7 @@ def test_commands_that_need_a_controller_say_that_the_profile_names_none(site, t
         (["controller", "sets", "broker-a"], "no controller: name it there, or with --controller"),
         (["config", "get", "controller"], "no controller: name it there, or with --controller"),
         (["scaling", "list"], "no controller: name it there, or with --controller-http"),
-        (["offsets", "mirror"], "no offset manager: name it there, or with --offset-manager"),
+        (["offsets", "sets"], "no offset manager: name it there, or with --offset-manager"),
     ):
         ran = rmq.run(*words)
         assert (ran.code, ran.err) == (3, f"rmq: the profile names {sentence}\n")
@@ -258,7 +258,7 @@ def test_dry_run_says_which_servers_do_not_answer(site):
         (("topic", "delete", "TBW102", "--cluster", "DefaultCluster"), "TBW102 is a system topic"),
         (("config", "set", "broker", "--at", "broker-a", "flushDiskType=SYNC_FLUSH"), "names flushDiskType"),
         (("config", "set", "namesrv", "listenPort=1"), "listenPort"),
-        (("config", "set", "controller", "scalingIntervalMs=soon"), "scalingIntervalMs"),
+        (("config", "set", "controller", "logLevel=loud"), "logLevel"),
     ],
 )
 def test_dry_run_says_what_servers_would_refuse(site, run_here, words, reason):

@@ -20,7 +20,7 @@ FOLLOWS = {"error": {"code": "not_leader", "message": "The manager that leads is
 OPERATIONS = {"operations": []}
 #: Longer than any test takes.
 NEVER_S = "600"
-NOTHING_WRITTEN = {"operationId": "", "counts": {"ready": 1}, "problems": [], "queues": []}
+NOTHING_WRITTEN = {"operationId": "", "counts": {"would change": 1}, "problems": [], "queues": []}
 
 
 class HttpPeer:
@@ -104,6 +104,25 @@ def test_manager_that_leads_is_found_and_alone_it_is_named(rmq, peer):
     assert (one.code, "leads is o2:9883" in one.err, "--offset-manager" in one.err) == (1, True, True)
 
 
+def test_status_of_a_manager_that_does_not_lead_names_the_one_that_does(rmq, peer):
+    follows = {
+        "address": "o1:9883",
+        "role": "following",
+        "leaderAddress": "o2:9883",
+        "follows": "controllers",
+        "mastersKnown": True,
+        "brokerSets": 2,
+        "brokerSetsWithMaster": 2,
+        "store": "etcd",
+        "offsets": 0,
+        "dirtyKeys": 0,
+    }
+    ran = rmq.run("offsets", "status", "--offset-manager", peer(200, follows).url)
+
+    assert (ran.code, "o2:9883 leads: name it with --offset-manager" in ran.err) == (7, True), ran
+    assert "the leader is o2:9883" in ran.out
+
+
 def test_token_is_shown_where_something_changes_and_not_where_it_is_read(rmq, peer):
     manager = peer(200, OPERATIONS)
     rmq.run("offsets", "operations", "--offset-manager", manager.url)
@@ -165,7 +184,7 @@ def test_question_that_is_interrupted_changes_nothing(rmq, peer):
 
 
 def test_change_that_fails_fails_also_if_nobody_reads_its_rows(rmq, peer, unread):
-    failed = {"operationId": "o1", "counts": {"refused": 1}, "problems": [], "queues": []}
+    failed = {"operationId": "o1", "counts": {"failed": 1}, "problems": [], "queues": []}
     manager = peer(200, NOTHING_WRITTEN, after=[(200, failed)])
     ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, stdout=unread)
 
@@ -309,7 +328,7 @@ def test_wait_for_a_resize_that_is_interrupted_says_that_it_goes_on(rmq, peer):
 def test_operations_show_when_they_were_done(rmq, peer):
     done = {
         "operationId": "a",
-        "kind": "reset",
+        "kind": "restore",
         "writer": "w",
         "unixMs": 1_800_000_000_000,
         "queues": 1,

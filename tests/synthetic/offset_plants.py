@@ -31,32 +31,33 @@ class LockedTwice(NamedTuple):
 
 
 def offsets_lost(
-    manager: str, found: ReadAgain, *, guarded: int = 0, spared: int = 0, epoch: int = 2, cluster: str = CLUSTER
+    manager: str, found: ReadAgain, *, pushed: int = 0, spared: int = 0, epoch: int = 2, cluster: str = CLUSTER
 ) -> Plant:
-    """Plant offsets that went back, and the run of the guard that pushed so many of the queues and spared so many.
+    """Plant offsets that went back, and the repair that pushed so many of the queues and spared so many messages.
 
-    The guard runs a second before the reading that shows it; with `guarded` 0 it does not run.
+    It ends a second before the reading that shows the jump; with `pushed` 0 there is none.
     """
     about = {"cluster": cluster, "broker_name": found.broker_name, "master_epoch": epoch}
     of_group = about | {"group": found.group, "topic": found.topic}
-    lost = of_group | {"cause": found.cause, "queues": found.queues, "removed": 0, "messages_again": found.messages}
-    happenings = [PlannedEvent(found.at_us, manager, "offset_regression", "regressed", lost)]
-    if guarded:
+    lost = of_group | {"cause": found.cause, "queues": found.queues, "removed": 0}
+    lost |= {"messages_again": found.messages, "messages_skipped": 0}
+    happenings = [PlannedEvent(found.at_us, manager, "offset_jump", "jumped", lost)]
+    if pushed:
         sums = {
             "queues": found.queues,
-            "pushed": guarded,
-            "set_to_max": 0,
-            "left": 0,
-            "reported": found.queues - guarded,
+            "pushed": pushed,
+            "set_back": 0,
+            "would_change": found.queues - pushed,
+            "not_proved": 0,
             "failed": 0,
             "messages_spared": spared,
-            "messages_at_risk": found.messages - spared,
+            "messages_again": found.messages - spared,
+            "messages_skipped": 0,
         }
-        run = about | sums | {"duration_ms": 700}
-        at_us = found.at_us - SECOND
+        at_us, of_run = found.at_us - SECOND, {"run": 1, "cause": "moved"} | sums
         happenings += [
-            PlannedEvent(at_us, manager, "guard_outcome", "guarded", of_group | sums),
-            PlannedEvent(at_us, manager, "guard_outcome", "run", run),
+            PlannedEvent(at_us, manager, "offset_repair", "repaired", of_group | of_run),
+            PlannedEvent(at_us, manager, "offset_repair", "run", about | of_run | {"duration_ms": 700}),
         ]
     return Plant(happenings=tuple(happenings), truth={"read_again": (found,)})
 

@@ -1,6 +1,7 @@
-// Restores of consumer offsets, and their undo: each shows what it will do to every queue, and is done once the user agrees.
+// Repairs and restores of consumer offsets, and their undo: each shows what it will do to every queue, and is done once the user
+// agrees.
 
-import { change } from "../api.js";
+import { change, pathOf, request } from "../api.js";
 import { badge, h, named, sentence, table } from "../dom.js";
 import { count, t, tOr, zone } from "../messages.js";
 import { byUrgency, kindOfStatus, localTime, restoreBody, totalsOf } from "../offsets_model.js";
@@ -24,7 +25,59 @@ export function openRestore(page, manager, suggested = {}) {
   });
 }
 
-function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", brokerName = "", moment = "former" }) {
+/** Shows what a repair that was only reported would write, and writes it: the manager decides anew before. */
+export function openRepair(page, manager, run) {
+  openChange(page, {
+    title: t("offsets.repair_of", { run }),
+    server: manager.address,
+    fields: [nameField()],
+    confirmLabel: t("offsets.repair_now"),
+    preview: async () => {
+      const answer = await request(pathOf(manager, `offsets/repairs/${run}?limit=1000`));
+      const { counts, messagesAgain, messagesSkipped } = answer.run;
+      const open = counts["would change"] ?? 0;
+      const sums = { open: count(open), again: count(messagesAgain), skipped: count(messagesSkipped) };
+      return { content: [h("p", {}, t("offsets.would_repair", sums)), runTable(answer)], isPossible: open > 0 };
+    },
+    perform: async ({ writer }) => {
+      const { counts } = await change(manager, `offsets/repairs/${run}/apply`, { writer });
+      return [
+        h("p", {}, t("offsets.repaired")),
+        h("ul", {}, Object.entries(counts).map(([outcome, queues]) => h("li", {}, `${count(queues)} × ${tOr(`offsets.outcome.${outcome}`, outcome)}`))),
+      ];
+    },
+  });
+}
+
+function runTable({ queues, total }) {
+  return [
+    table(
+      t("offsets.queues"),
+      [
+        { label: t("consumer_group"), cell: (row) => named(row.group) },
+        { label: t("topic"), cell: (row) => named(row.topic) },
+        { label: t("queue"), cell: (row) => row.queueId },
+        {
+          label: t("state"),
+          cell: (row) => [
+            badge(kindOfStatus(row.outcome), tOr(`offsets.outcome.${row.outcome}`, row.outcome)),
+            row.why ? [" ", sentence(row.why)] : null,
+          ],
+        },
+        { label: t("offsets.before"), cell: (row) => count(row.before) },
+        { label: t("offsets.old_new"), cell: (row) => `${count(row.shown)} → ${count(row.offset)}` },
+        { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
+        { label: t("offsets.may_skip"), cell: (row) => count(row.messagesSkipped) },
+      ],
+      queues.slice(0, QUEUES_MAX),
+      t("offsets.no_queues"),
+    ),
+    total > QUEUES_MAX ? h("p", {}, t("offsets.more", { shown: QUEUES_MAX, total })) : null,
+  ];
+}
+
+function restoreFields(suggested) {
+  const { cluster = "DefaultCluster", group = "", topic = "", brokerName = "", moment = "former" } = suggested;
   const isFormer = moment === "former";
   const unixMs = isFormer ? Date.now() - HOUR_MS : moment;
   const suggestedTime = localTime(unixMs);
@@ -46,8 +99,9 @@ function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", bro
     field(t("offsets.time", { zone: zone() }), h("input", { name: "time", type: "datetime-local", step: 1, value: suggestedTime, required: true })),
     h("input", { type: "hidden", name: "suggestedTime", value: suggestedTime }),
     h("input", { type: "hidden", name: "suggestedUnixMs", value: unixMs }),
-    checkBox(t("offsets.allow_back"), "allowBack"),
+    checkBox(t("offsets.allow_back"), "allowBack", suggested.allowBack),
     checkBox(t("offsets.allow_unproved"), "allowUnproved"),
+    checkBox(t("offsets.over_resets"), "overResets", suggested.overResets),
     checkBox(t("offsets.pulls"), "pulls"),
     nameField(),
   ];
@@ -98,7 +152,7 @@ function done(answer) {
 }
 
 function problems(answer) {
-  return answer.problems.map((each) => h("p", { class: "problem" }, named(each.brokerName), ": ", sentence(each.reason)));
+  return answer.problems.map(({ brokerName, reason }) => h("p", { class: "problem" }, named(brokerName), ": ", sentence(reason)));
 }
 
 function queueTable({ queues }) {
@@ -113,12 +167,12 @@ function queueTable({ queues }) {
           label: t("state"),
           cell: (row) => [
             badge(kindOfStatus(row.status), tOr(`offsets.status.${row.status}`, row.status)),
-            row.reason ? [" ", sentence(row.reason)] : null,
+            row.why ? [" ", sentence(row.why)] : null,
           ],
         },
         { label: t("offsets.old_new"), cell: (row) => `${count(row.old)} → ${count(row.new)}` },
         { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
-        { label: t("offsets.skipped"), cell: (row) => count(row.messagesSkipped) },
+        { label: t("offsets.skipped"), cell: (row) => count(row.messagesNever) },
       ],
       byUrgency(queues).slice(0, QUEUES_MAX),
       t("offsets.no_queues"),

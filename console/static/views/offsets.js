@@ -1,16 +1,17 @@
-// Consumer offsets: what went back and why, restores and their undo, the guard, the mirror, and how far a group is behind.
+// Consumer offsets: what is to be repaired, what jumped and why, restores and their undo, how brokers are read, and how far a
+// group is behind.
 
 import { answersOf, pathOf, request } from "../api.js";
 import { badge, h, named, patch, sentence, table, whole } from "../dom.js";
 import { follow } from "../feed.js";
 import { count, duration, moment, t, tOr } from "../messages.js";
-import { kindOfCause, kindOfRun, matching, restoreOf, serving } from "../offsets_model.js";
+import { kindOfCause, kindOfRun, matching, restoreOf, serving, stateOfRun } from "../offsets_model.js";
 import { filterField } from "../parts/filter.js";
 import { onNew } from "../parts/pictures.js";
-import { openRestore, openUndo } from "./offset_changes.js";
+import { openRepair, openRestore, openUndo } from "./offset_changes.js";
 import { lagAddress, lagForm, showLag } from "./offset_lag.js";
 
-const REGRESSIONS_MAX = 200;
+const JUMPS_MAX = 200;
 const RUNS_MAX = 20;
 
 /** Shows the view until the returned function is called: all, groups with a text in their names, or the lag of a group. */
@@ -42,7 +43,7 @@ function showAll(root, page, text) {
     load,
     onNew(page, (latest) => {
       value = latest;
-      restore.disabled = value.manager === null;
+      restore.disabled = value.manager === null || value.manager.value.follows === "nobody";
       draw();
     }),
     { isAnnounced: false },
@@ -54,16 +55,16 @@ async function load() {
   const manager = serving(answers);
   if (manager === null) return { answers, manager };
   const of = (path) => partOf(manager.peer, path);
-  const [regressions, operations, guard, mirror] = await Promise.all([
-    of(`offsets/regressions?limit=${REGRESSIONS_MAX}`),
+  const [repairs, jumps, operations, sets] = await Promise.all([
+    of("offsets/repairs"),
+    of(`offsets/jumps?limit=${JUMPS_MAX}`),
     of("offsets/operations"),
-    of("offsets/guard"),
-    of("offsets/mirror?limit=1000"),
+    of("offsets/sets?limit=1000"),
   ]);
-  return { answers, manager, regressions, operations, guard, mirror };
+  return { answers, manager, repairs, jumps, operations, sets };
 }
 
-/** Returns an answer, or why there is none: a manager that follows no brokers has no mirror, and shows the rest. */
+/** Returns an answer, or why there is none: what a manager cannot tell now hides nothing else. */
 async function partOf(peer, path) {
   try {
     return { value: await request(pathOf(peer, path)), problem: "" };
@@ -75,41 +76,83 @@ async function partOf(peer, path) {
 
 function sections(page, value, wanted) {
   if (value.manager === null) return [h("p", {}, t("offsets.none")), managerTable(value.answers)];
-  const { peer } = value.manager;
+  const { peer, value: manager } = value.manager;
+  // Empty tables would say that all is well.
+  if (manager.follows === "nobody") return [h("p", { class: "problem" }, t("offsets.follows_nobody")), managerTable(value.answers)];
+  const problems = [value.repairs, value.jumps, value.operations, value.sets].map((part) => part.problem).filter(Boolean);
+  if (!manager.mastersKnown) problems.unshift(t("offsets.masters_unknown"));
   return [
-    [...new Set([value.regressions, value.operations, value.guard, value.mirror].map((each) => each.problem))]
-      .filter(Boolean)
-      .map((problem) => h("p", { class: "problem" }, sentence(problem))),
-    value.regressions.value && regressionTable(page, peer, value.regressions.value, wanted),
+    [...new Set(problems)].map((problem) => h("p", { class: "problem" }, sentence(problem))),
+    value.repairs.value && repairTable(page, peer, value.repairs.value),
+    value.jumps.value && jumpTable(page, peer, value.jumps.value.jumps, wanted),
     value.operations.value && operationTable(page, peer, value.operations.value.operations),
-    value.guard.value && guardTable(value.guard.value),
-    value.mirror.value && mirrorTable(value.mirror.value.sets),
+    value.sets.value && setTable(value.sets.value.sets),
     managerTable(value.answers),
   ];
 }
 
-function regressionTable(page, peer, { regressions, remembered, dropped }, wanted) {
-  const shown = matching(regressions, wanted);
+function repairTable(page, peer, { mode, runs, running }) {
+  const countsOf = (row) =>
+    h("ul", {}, Object.entries(row.counts).map(([outcome, queues]) => h("li", {}, `${count(queues)} × ${tOr(`offsets.outcome.${outcome}`, outcome)}`)));
   return [
     table(
-      t("offsets.regressions"),
+      t("offsets.repairs"),
+      [
+        { label: t("offsets.run"), cell: (row) => whole(String(row.run)) },
+        { label: t("broker_set"), cell: (row) => [named(row.brokerName), " ", h("small", {}, named(row.address))] },
+        { label: t("offsets.what"), cell: (row) => tOr(`offsets.change.${row.cause}`, row.cause) },
+        { label: t("offsets.when"), cell: (row) => [whole(moment(row.beganUnixMs)), h("small", {}, ` ${duration(row.tookMs)}`)] },
+        {
+          label: t("state"),
+          cell: (row) => [
+            badge(kindOfRun(row), t(`offsets.run.${stateOfRun(row)}`)),
+            row.appliedBy ? [" ", named(row.appliedBy)] : null,
+            row.problem ? [" ", sentence(row.problem)] : null,
+          ],
+        },
+        { label: t("offsets.counts"), cell: countsOf },
+        { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
+        { label: t("offsets.may_skip"), cell: (row) => count(row.messagesSkipped) },
+        {
+          label: t("actions"),
+          cell: (row) =>
+            stateOfRun(row) === "open" &&
+            h(
+              "button",
+              {
+                type: "button",
+                "aria-label": t("offsets.repair_of", { run: row.run }),
+                onclick: () => openRepair(page, peer, row.run),
+              },
+              t("offsets.repair"),
+            ),
+        },
+      ],
+      runs.slice(0, RUNS_MAX),
+      t("offsets.no_repairs"),
+      (row) => String(row.run),
+    ),
+    h("p", {}, tOr(`offsets.mode.${mode}`, mode), running ? ` ${t("offsets.running", { running })}` : ""),
+  ];
+}
+
+function jumpTable(page, peer, jumps, wanted) {
+  const shown = matching(jumps, wanted);
+  return [
+    table(
+      t("offsets.jumps"),
       [
         {
           label: t("consumer_group"),
           cell: (row) => h("a", { href: lagAddress(row.cluster, row.group) }, named(row.group)),
         },
         { label: t("topic"), cell: (row) => named(row.topic) },
-        { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
+        { label: t("broker_set"), cell: (row) => named(row.brokerName) },
         { label: t("offsets.cause"), cell: (row) => badge(kindOfCause(row.cause), tOr(`offsets.cause.${row.cause}`, row.cause)) },
-        { label: t("offsets.from_to"), cell: (row) => whole(`${count(row.fromOffset)} → ${count(row.toOffset)}`) },
+        { label: t("offsets.queues"), cell: queuesOf },
         { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
-        {
-          label: t("offsets.seen"),
-          cell: (row) => [
-            whole(moment(row.unixMs)),
-            row.times > 1 ? h("small", {}, ` ${t("offsets.times", { count: row.times })}`) : null,
-          ],
-        },
+        { label: t("offsets.skipped"), cell: (row) => count(row.messagesSkipped) },
+        { label: t("offsets.seen"), cell: (row) => whole(moment(row.unixMs)) },
         {
           label: t("actions"),
           cell: (row) =>
@@ -125,12 +168,16 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
         },
       ],
       shown,
-      t(wanted ? "offsets.no_match" : "offsets.no_regressions"),
-      ({ cluster, group, topic, brokerName, queueId }) => JSON.stringify([cluster, group, topic, brokerName, queueId]),
+      t(wanted ? "offsets.no_match" : "offsets.no_jumps"),
+      ({ cluster, group, topic, brokerName, unixMs }) => JSON.stringify([cluster, group, topic, brokerName, unixMs]),
     ),
-    remembered > regressions.length ? h("p", {}, t("offsets.more", { shown: regressions.length, total: remembered })) : null,
-    dropped ? h("p", {}, t("offsets.dropped", { count: dropped })) : null,
+    jumps.length === JUMPS_MAX ? h("p", {}, t("offsets.first", { shown: JUMPS_MAX })) : null,
   ];
+}
+
+/** Returns how many queues jumped, with the first one. */
+function queuesOf({ queueCount, queues: [[queueId, before, after]] }) {
+  return [count(queueCount), " ", h("small", {}, whole(`${queueId}: ${count(before)} → ${count(after)}`))];
 }
 
 function operationTable(page, peer, operations) {
@@ -172,57 +219,40 @@ function operationTable(page, peer, operations) {
   );
 }
 
-function guardTable({ mode, runs, running, waiting }) {
-  return [
-    table(
-      t("offsets.guard"),
-      [
-        { label: t("broker_set"), cell: (row) => [named(row.brokerName), " ", h("small", {}, named(row.address))] },
-        { label: t("offsets.cause"), cell: (row) => tOr(`offsets.guard_cause.${row.cause}`, row.cause) },
-        {
-          label: t("state"),
-          cell: (row) => [
-            badge(kindOfRun(row.result), tOr(`offsets.run.${row.result}`, row.result)),
-            row.error ? [" ", sentence(row.error)] : null,
-          ],
-        },
-        { label: t("offsets.when"), cell: (row) => [whole(moment(row.beganUnixMs)), h("small", {}, ` ${duration(row.durationMs)}`)] },
-        {
-          label: t("offsets.counts"),
-          cell: (row) =>
-            h(
-              "ul",
-              {},
-              row.counts.map((each) => h("li", {}, `${count(each.offsets)} × ${each.action}: ${each.reason}, ${each.outcome}`)),
-            ),
-        },
-      ],
-      runs.slice(0, RUNS_MAX),
-      t("offsets.no_runs"),
-    ),
-    h("p", {}, tOr(`offsets.mode.${mode}`, mode), running || waiting ? ` ${t("offsets.running", { running, waiting })}` : ""),
-  ];
-}
-
-const MIRROR_STATES = { fresh: "good", stale: "bad", absent: "plain" };
-
-function mirrorTable(sets) {
+function setTable(sets) {
   return table(
-    t("offsets.mirror"),
+    t("offsets.sets"),
     [
       { label: t("broker_set"), cell: (row) => named(row.brokerName) },
       { label: t("cluster"), cell: (row) => named(row.cluster) },
-      {
-        label: t("state"),
-        cell: (row) => badge(MIRROR_STATES[row.state] ?? "plain", tOr(`offsets.mirror.${row.state}`, row.state)),
-      },
+      { label: t("offsets.master"), cell: (row) => named(row.master ?? "–") },
+      { label: t("state"), cell: (row) => badge(row.fresh ? "good" : "bad", t(row.fresh ? "offsets.fresh" : "offsets.stale")) },
       { label: t("offsets.age"), cell: (row) => duration(row.ageMs) },
-      { label: t("offsets.kept_since"), cell: (row) => whole(moment(row.keptSinceUnixMs)) },
-      { label: t("offsets.entries"), cell: (row) => (row.keptSinceUnixMs === null ? "–" : count(row.entries)) },
-      { label: t("details"), cell: (row) => sentence(row.error ?? "") },
+      { label: t("offsets.kept_since"), cell: (row) => whole(moment(row.oldestUnixMs)) },
+      { label: t("offsets.entries"), cell: (row) => count(row.groups) },
+      { label: t("offsets.replicas"), cell: (row) => replicasOf(row.replicas) },
+      { label: t("details"), cell: (row) => sentence(row.problem) },
     ],
     sets,
-    t("offsets.no_mirror"),
+    t("offsets.no_sets"),
+  );
+}
+
+const COPIES = new Map([
+  [true, ["good", "offsets.copies"]],
+  [false, ["bad", "offsets.copies_nothing"]],
+  [null, ["plain", "offsets.copies_unknown"]],
+]);
+
+function replicasOf(replicas) {
+  if (!replicas.length) return "–";
+  return h(
+    "ul",
+    {},
+    replicas.map(({ address, copies, problem }) => {
+      const [kind, text] = COPIES.get(copies);
+      return h("li", {}, named(address), " ", badge(kind, t(text)), problem ? [" ", sentence(problem)] : null);
+    }),
   );
 }
 
@@ -240,6 +270,8 @@ function managerTable(answers) {
             ? badge(ROLES[row.value.role] ?? "plain", tOr(`offsets.role.${row.value.role}`, row.value.role))
             : badge("bad", t("unreachable")),
       },
+      { label: t("offsets.follows"), cell: (row) => (row.value ? tOr(`offsets.follows.${row.value.follows}`, row.value.follows) : "–") },
+      { label: t("offsets.followed_sets"), cell: (row) => count(row.value?.brokerSets) },
       { label: t("offsets.stored"), cell: (row) => count(row.value?.offsets) },
       { label: t("details"), cell: (row) => sentence(row.value ? row.value.lastFlushError : row.problem) },
     ],

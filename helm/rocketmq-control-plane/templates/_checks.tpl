@@ -216,12 +216,15 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- if or (and .controllers (ne .follow "controllers")) (and .nameServers (ne .follow "nameServers")) -}}
 {{- fail (printf "offsetManager.follow is %s, but addresses of others are set: clear offsetManager.controllers or offsetManager.nameServers." .follow) -}}
 {{- end -}}
+{{- if and (eq .follow "none") (eq .repair "act") -}}
+{{- fail "offsetManager.repair is act, but offsetManager.follow is none: controllers or NameServers tell who is master." -}}
+{{- end -}}
 {{- $needed := add (int .preStopSeconds) 30 -}}
 {{- if lt (int .terminationGracePeriodSeconds) (int $needed) -}}
 {{- fail (printf "offsetManager.terminationGracePeriodSeconds is %d, but preStopSeconds, 20 s for the last flush and 10 s for the close need %d." (int .terminationGracePeriodSeconds) (int $needed)) -}}
 {{- end -}}
 {{- if not .persistence.enabled -}}
-{{- fail "offsetManager.persistence.enabled is false: acknowledged commits are in the journal of a pod, and would be lost with it." -}}
+{{- fail "offsetManager.persistence.enabled is false: readings and acknowledged commits are in a pod, and would be lost with it." -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

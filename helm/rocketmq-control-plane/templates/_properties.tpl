@@ -200,6 +200,8 @@ logFormat: json
 managerGroup: {{ $manager.group | quote }}
 store: {{ $manager.store }}
 storePath: {{ include "rmq.dataDir" . }}/offsets
+repair: {{ $manager.repair }}
+repairGroups: {{ $manager.repairGroups | quote }}
 {{- if eq $manager.store "etcd" }}
 etcdEndpoints: {{ join ";" $manager.etcd.endpoints | quote }}
 {{- with $manager.etcd.tls }}

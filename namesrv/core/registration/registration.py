@@ -33,8 +33,8 @@ from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, Q
 MEMBERS_MAX: Final = 100
 #: Those of one host: strangers must not take the places of a set's slaves.
 MEMBERS_OF_HOST_MAX: Final = 32
-#: In a topic with so many times the sets that a host may have, it has such a part of them: who has a network of IPv6
-#: has many hosts, and a route is made in one step.
+#: In a topic with so many times the sets that a host may have, it has such a part of them, and less the more there are:
+#: who has a network of IPv6 has many hosts, and a route is made in one step.
 _CROWD: Final = 8
 _SHARE_IN_CROWD: Final = 16
 
@@ -83,20 +83,23 @@ class TopicPlaces:
         self._has = tables.topics.topics_of(broker_set.broker_name)
         self._holders_of = tables.topics.holders_of
         self._sets_max = sets_max
-        self._sets_in_crowd_max = max(1, sets_max // _SHARE_IN_CROWD)
+        self._crowd = _CROWD * sets_max
+        self._has_place = len(self._of_host) < (sets_max if len(tables.brokers) < self._crowd else 1)
         #: By the identity of the holders, which topics share.
         self._is_full: dict[int, bool] = {}
         self.left_out = 0
 
     def admitted(self, topics: Iterable[tuple[str, Value]]) -> Iterable[tuple[str, Value]]:
         """Return those topics that the set has, or may get; all where the host has not that many sets."""
-        return topics if len(self._of_host) < self._sets_in_crowd_max else self._with_place(topics)
+        return topics if self._has_place else self._with_place(topics)
 
     def _with_place(self, topics: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
         for topic, value in topics:
             holders = self._holders_of(topic)
             if (is_full := self._is_full.get(id(holders))) is None:
-                sets_max = self._sets_max if len(holders) < _CROWD * self._sets_max else self._sets_in_crowd_max
+                sets_max = self._sets_max
+                if len(holders) >= self._crowd:
+                    sets_max = max(1, sets_max * self._crowd**2 // (_SHARE_IN_CROWD * len(holders) ** 2))
                 is_full = len(holders) >= sets_max and len(self._of_host.intersection(holders)) >= sets_max
                 self._is_full[id(holders)] = is_full
             if is_full and topic not in self._has:

@@ -80,6 +80,11 @@ class AwaySets:
             for name, known in sorted(self._longest_away().items())
         ]
 
+    def network_of(self, broker_name: str) -> str:
+        """Return the host that had an away set; blank for none."""
+        known = self._away.get(broker_name)
+        return known.network if known else ""
+
     def counts(self) -> Counter[str]:
         """Return how many sets of each cluster are away."""
         return Counter(away.cluster for away in self.away() if away.away_since_unix_ms is not None)

@@ -53,5 +53,5 @@ class TopicSizes:
             ),
         ):
             if size > size_max:
-                return f"the topics of {whose} would take {size} bytes, and the limit is {size_max} (topicBytesMax)"
+                return f"the topics of {whose} would take {size} bytes; topicBytesMax={all_bytes_max} allows {size_max}"
         return None

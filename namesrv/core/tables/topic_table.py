@@ -102,7 +102,7 @@ class TopicTable:
         if any(move.before is None for move in changes.transitions):
             added = yield from self._holders.prepare_join(broker_name, changes.queues, self.topics_of(broker_name))
             for part in in_batches(added):
-                size += _size_bytes(part)
+                size += size_bytes(part)
                 yield
         return PreparedQueues(broker_name, changes.queues, added, QueueSum(read, write, size))
 
@@ -128,15 +128,11 @@ class TopicTable:
         had: list[str] = []
         read = write = size = 0
         for part in in_batches(topics):
-            for topic in part:
-                if (queue_data := mine.get(topic)) is None:
-                    continue
-                had.append(topic)
-                read += queue_data.read_queue_nums
-                write += queue_data.write_queue_nums
-            yield
-        for part in in_batches(had):
-            size += _size_bytes(part)
+            held = [topic for topic in part if topic in mine]
+            had += held
+            read += sum(mine[topic].read_queue_nums for topic in held)
+            write += sum(mine[topic].write_queue_nums for topic in held)
+            size += size_bytes(held)
             yield
         removal = yield from self._holders.prepare_leave(broker_name, had)
         return PreparedRemoval(broker_name, removal, QueueSum(read, write, size))
@@ -160,7 +156,7 @@ class TopicTable:
         self.names_version += bool(removal.unheld)
 
 
-def _size_bytes(topics: Collection[str]) -> int:
+def size_bytes(topics: Collection[str]) -> int:
     """Return what topics of a set take; a character that is not ASCII makes all of its name wide."""
     wide = sum(len(topic) for topic in topics if not topic.isascii())
     return len(topics) * _TOPIC_BYTES + sum(map(len, topics)) + 3 * wide

@@ -1,10 +1,10 @@
-"""A restore, undo or import: previewed, confirmed, done, and what became of each queue."""
+"""Asks the offset manager that leads; and a write at brokers: previewed, confirmed, done, with what became of it."""
 
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -12,24 +12,52 @@ import msgspec
 from remoting.background_tasks import start_task
 from rmq.cli.session import OperatorSession
 from rmq.failures import CommandFailed, PartlyDone, UnknownName
-from rmq.site.http_api import ApiRequest, Document, call, offset_managers
-from rmq.site.offset_documents import RestoreDocument, RestoredRow
+from rmq.site.http_api import ApiRequest, Document, call, offset_managers, path_of
+from rmq.site.offset_documents import ManagerDocument, Page, RestoreDocument, RestoredRow
 
 #: Statuses of queues that are as they were wanted.
-_DONE: Final = frozenset({"restored", "unchanged", "ok"})
-_READY: Final = frozenset({"ready"})
+_DONE: Final = frozenset({"done", "right already"})
+_READY: Final = "would change"
 #: How often the time that passes is written.
 _TICK_S: Final = 1.0
 _ERASED_LINE: Final = "\r\x1b[K"
 
 #: Makes a body with `dryRun` or without.
 BodyOf = Callable[[bool], msgspec.Struct]
+AnyPage = TypeVar("AnyPage", bound=Page)
 
 
 async def manager_answer(session: OperatorSession, request: ApiRequest[Document]) -> Document:
     """Return what the offset manager that leads answers; raises CommandFailed."""
     settings = session.site.settings
     return await call(settings, offset_managers(settings), request)
+
+
+async def pages(
+    session: OperatorSession, path: str, shape: type[AnyPage], parameters: Mapping[str, str] = {}
+) -> list[AnyPage]:
+    """Return all pages of a listing; raises CommandFailed."""
+    found = [await manager_answer(session, ApiRequest(path, shape, parameters))]
+    while (cursor := found[-1].next_cursor) is not None:
+        found.append(await manager_answer(session, ApiRequest(path, shape, {**parameters, "cursor": cursor})))
+    return found
+
+
+async def check_follows(session: OperatorSession) -> None:
+    """Raise CommandFailed if the manager follows no brokers: then it has nothing to list, whatever happened."""
+    manager = await manager_answer(session, ApiRequest(path_of("manager"), ManagerDocument))
+    if sentence := follows_nobody(manager):
+        raise CommandFailed(sentence)
+
+
+def follows_nobody(manager: ManagerDocument) -> str:
+    """Return what to do about a manager that follows no brokers; blank for any other."""
+    if manager.follows != "nobody":
+        return ""
+    return (
+        f"the offset manager at {manager.address} follows nobody, so it reads no broker: start it with --namesrv-addr"
+        " or --controller-http-addr"
+    )
 
 
 async def write_offsets(
@@ -41,9 +69,13 @@ async def write_offsets(
         body = body_of(is_preview)
         return ApiRequest(path, RestoreDocument, {}, "POST", body, timeout_s=timeout_s, is_preview=is_preview)
 
-    preview = await _with_clock(manager_answer(session, request(is_preview=True)), "looking at brokers")
+    try:
+        preview = await with_clock(manager_answer(session, request(is_preview=True)), "looking at brokers")
+    except UnknownName:
+        await check_follows(session)
+        raise
     _note(session, preview)
-    is_ready = bool(_READY & set(preview.counts))
+    is_ready = _READY in preview.counts
     if session.is_dry_run or not is_ready:
         session.show(preview.queues, RestoredRow)
         if not is_ready:
@@ -52,7 +84,7 @@ async def write_offsets(
         return
     session.preview(preview.queues, RestoredRow)
     session.confirm(f"{question} {_summary(preview)}?")
-    done = await _with_clock(manager_answer(session, request(is_preview=False)), "writing offsets")
+    done = await with_clock(manager_answer(session, request(is_preview=False)), "writing offsets")
     session.show(done.queues, RestoredRow)
     if done.operation_id:
         session.note(f"to undo it: rmq offsets undo {done.operation_id}")
@@ -60,17 +92,17 @@ async def write_offsets(
 
 
 def _summary(preview: RestoreDocument) -> str:
-    ready = [each for each in preview.queues if each.status in _READY]
-    again = sum(each.messages_again or 0 for each in ready)
-    skipped = sum(each.messages_skipped or 0 for each in ready)
-    others = ", ".join(f"{count} {status}" for status, count in sorted(preview.counts.items()) if status not in _READY)
-    text = f"in {len(ready)} queues: {again} messages are read again, {skipped} are skipped"
+    ready = [queue for queue in preview.queues if queue.status == _READY]
+    again = sum(queue.messages_again or 0 for queue in ready)
+    never = sum(queue.messages_never or 0 for queue in ready)
+    others = ", ".join(f"{count} {status}" for status, count in sorted(preview.counts.items()) if status != _READY)
+    text = f"in {len(ready)} queues: {again} messages are read again, {never} are never read"
     return f"{text}; others stay ({others})" if others else text
 
 
 def _note(session: OperatorSession, answer: RestoreDocument) -> None:
-    for each in answer.problems:
-        session.note(f"{each.broker_name}: {each.reason}")
+    for problem in answer.problems:
+        session.note(f"{problem.broker_name}: {problem.reason}")
     for text in answer.unused:
         session.note(f"not used: {text}")
 
@@ -81,11 +113,11 @@ def _check_nothing_left(preview: RestoreDocument) -> None:
     if not preview.counts and not preview.problems:
         raise UnknownName(
             "the offset manager knows no offsets of these names: look at --cluster and the others, and at"
-            " `rmq offsets mirror` for the broker sets that it follows"
+            " `rmq offsets sets` for the broker sets that it reads"
         )
     if left or preview.problems:
         text = ", ".join(f"{count} {status}" for status, count in sorted(left.items())) or "no offsets are known"
-        raise CommandFailed(f"nothing can be written: {text}; the rows and docs/offset-restores.md say why")
+        raise CommandFailed(f"nothing can be written: {text}; the column why says what is missing")
 
 
 def _check_done(done: RestoreDocument) -> None:
@@ -96,7 +128,7 @@ def _check_done(done: RestoreDocument) -> None:
         raise kind(f"{count} of {total} queues are as wanted; the rows say why the others are not")
 
 
-async def _with_clock(work: Coroutine[Any, Any, Document], what: str) -> Document:
+async def with_clock(work: Coroutine[Any, Any, Document], what: str) -> Document:
     """Wait for an answer; meanwhile a terminal shows how long it takes."""
     if not sys.stderr.isatty():
         return await work

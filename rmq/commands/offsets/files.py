@@ -55,7 +55,7 @@ class ExportOptions(TypedDict):
     """What `export` takes beside the file."""
 
     dialect: FileDialect
-    source: Literal["manager", "mirror"]
+    source: Literal["manager", "readings"]
     cluster: str
     namespace: str
     broker: str | None
@@ -74,6 +74,7 @@ class ImportOptions(TypedDict):
     broker: str | None
     group: str | None
     allow_back: bool
+    allow_unproved: bool
     pulls: bool
 
 
@@ -82,8 +83,8 @@ class ImportOptions(TypedDict):
 @_DIALECT
 @click.option(
     "--source",
-    type=click.Choice(("manager", "mirror")),
-    default="mirror",
+    type=click.Choice(("manager", "readings")),
+    default="readings",
     show_default=True,
     help="the manager's own offsets, or those that the master had at the last reading",
 )
@@ -135,6 +136,7 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
 @_CLUSTER
 @_NAMESPACE
 @click.option("--allow-back", is_flag=True, help="offsets may go back: messages are read again")
+@click.option("--allow-unproved", is_flag=True, help="also where messages that nobody has read may be skipped")
 @click.option("--pulls", is_flag=True, help="the group pulls, and does not pop, whatever its members show")
 @with_session
 async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[ImportOptions]) -> None:
@@ -157,6 +159,7 @@ async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[I
             target=chosen["target"],
             dry_run=is_preview,
             allow_back=chosen["allow_back"],
+            allow_unproved=chosen["allow_unproved"],
             pulls=chosen["pulls"],
         )
 

@@ -25,6 +25,7 @@ class RestoreChoice(TypedDict):
     moment: str
     allow_back: bool
     allow_unproved: bool
+    over_resets: bool
     pulls: bool
 
 
@@ -34,12 +35,16 @@ _CLUSTER = click.option(
     "--cluster", metavar="NAME", default="DefaultCluster", show_default=True, shell_complete=cluster_names
 )
 _MOMENT = click.option(
-    "--moment", metavar="TIME|former", required=True, help="what brokers had then; former: before the last role change"
+    "--moment",
+    metavar="TIME|former",
+    required=True,
+    help="what brokers had then; former: before the last change of the master",
 )
 _BACK = click.option("--allow-back", is_flag=True, help="offsets may go back: messages are read again")
 _UNPROVED = click.option(
     "--allow-unproved", is_flag=True, help="also where messages that nobody has read may be skipped"
 )
+_RESETS = click.option("--over-resets", is_flag=True, help="also what somebody has set or deleted since")
 _PULLS = click.option("--pulls", is_flag=True, help="the group pulls, and does not pop, whatever its members show")
 
 
@@ -51,12 +56,13 @@ _PULLS = click.option("--pulls", is_flag=True, help="the group pulls, and does n
 @_MOMENT
 @_BACK
 @_UNPROVED
+@_RESETS
 @_PULLS
 @with_session
 async def restore_group(session: OperatorSession, group: str, **chosen: Unpack[RestoreChoice]) -> None:
     """Write the offsets of a group at brokers again that they had at a moment (offset manager).
 
-    TIME is 2026-11-27T10:00:00Z. What each status means: docs/offset-restores.md.
+    TIME is 2026-11-27T10:00:00Z. The column why says what a queue lacks.
     """
     await _restore(session, group, chosen)
 
@@ -69,12 +75,13 @@ async def restore_group(session: OperatorSession, group: str, **chosen: Unpack[R
 @_MOMENT
 @_BACK
 @_UNPROVED
+@_RESETS
 @_PULLS
 @with_session
 async def restore_offsets(session: OperatorSession, group: str | None, **chosen: Unpack[RestoreChoice]) -> None:
     """Write the offsets of all groups of a cluster again that brokers had at a moment, or of those that are named.
 
-    TIME is 2026-11-27T10:00:00Z. What each status means: docs/offset-restores.md.
+    TIME is 2026-11-27T10:00:00Z. The column why says what a queue lacks.
     """
     await _restore(session, group, chosen)
 
@@ -88,7 +95,7 @@ async def restore_offsets(session: OperatorSession, group: str | None, **chosen:
 async def undo_operation(
     session: OperatorSession, operation: str, *, force: bool, allow_unproved: bool, pulls: bool
 ) -> None:
-    """Bring back what there was before a restore, an import or a reset of the offset manager, by its id."""
+    """Bring back what brokers showed before a restore, an import or an undo, by its id."""
     writer = operator_name()
 
     def body_of(is_preview: bool) -> WantedUndo:  # noqa: FBT001  # as BodyOf has it
@@ -120,6 +127,7 @@ async def _restore(session: OperatorSession, group: str | None, chosen: RestoreC
             dry_run=is_preview,
             allow_back=chosen["allow_back"],
             allow_unproved=chosen["allow_unproved"],
+            over_resets=chosen["over_resets"],
             pulls=chosen["pulls"],
         )
 

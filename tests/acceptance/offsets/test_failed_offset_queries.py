@@ -8,7 +8,7 @@ from failing_front import FailingFront
 from offset_site import BROKER, SOON_S, UPDATE_CONSUMER_OFFSET, OffsetSite, consumed
 from peers.jars import V4_9, V5_5
 from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager, an_entry
+from peers.offset_managers import OffsetManager, an_entry
 from peers.scripted import Line, ScriptedBroker
 from peers.servers import CLUSTER
 from peers.waiting import holds_for, wait_until
@@ -26,7 +26,7 @@ class FrontSite(OffsetSite):
 
     def __init__(self, lab):
         super().__init__(lab, broker_version=V5_5)
-        self.manager = lab.kept(NewOffsetManager(lab.folder)).start()
+        self.manager = lab.kept(OffsetManager(lab.folder)).start()
         self.ready()
         self.front = FailingFront(self.broker.address)
         self.shown = lab.name_server("shown")

@@ -12,7 +12,7 @@ from measured import note
 from offset_site import BROKER, SOON_S, OffsetSite, consumed, offsets_by_queue
 from peers.jars import V4_9, V5_5
 from peers.lab import Lab
-from peers.offset_managers import NewOffsetManager, a_queue
+from peers.offset_managers import OffsetManager, a_queue
 from peers.waiting import holds_for, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -34,7 +34,7 @@ class StoreSite(OffsetSite):
     def __init__(self, lab, version):
         super().__init__(lab, broker_version=V5_5)
         self.version = version
-        self.manager = lab.kept(NewOffsetManager(lab.folder)).launch()
+        self.manager = lab.kept(OffsetManager(lab.folder)).launch()
         self.producers = self.traffic("producers", version)
         self.manager.ready()
         self.ready()

@@ -3,7 +3,7 @@
 import pytest
 from measured import note
 from orderly_site import DEFAULT_POLL_MS
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.servers import CLUSTER
 from peers.waiting import wait_until
 from replicated import VERY_LONG_S, Moment
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(600)]
 def manager(site, tmp_path):
     (controller,) = site.set.controllers
     address = f"127.0.0.1:{controller.http_port}"
-    manager = NewOffsetManager(tmp_path, controller_http_addr=address, lock_replay="on").start()
+    manager = OffsetManager(tmp_path, controller_http_addr=address, lock_replay="on").start()
     yield manager
     assert manager.process.stop() == 0
 

@@ -494,21 +494,22 @@ def test_decisions_of_the_autoscaler_are_counted():
     assert sentence == "No topic was resized. The autoscaler proposed 3 times, was refused 1 time."
 
 
-def test_unwanted_regressions_are_counted_by_cause_beside_what_the_guard_spared():
+def test_unwanted_jumps_are_counted_by_cause_beside_what_repairs_spared():
     def of(cause, *, messages, wanted=False):
         about = {"kind": "group", "group": "billing", "topic": "orders", "events": 1, "queues": 8, "removed": 0}
+        about["messages_skipped"] = 0
         return a_row("A16", **about, cause=cause, is_wanted=wanted, messages_again=messages, last=at(4))
 
-    guard = {"events": 1, "problems": 1, "messages_spared": 900, "messages_at_risk": 40}
-    run = a_row("A16", kind="run", broker_name="broker-a", **guard)
-    rows = [of("role_change", messages=950), of("restart", messages=50), of("rewind", messages=7, wanted=True)]
+    repairs = {"events": 1, "problems": 1, "messages_spared": 900, "would_change": 2}
+    run = a_row("A16", kind="run", broker_name="broker-a", **repairs)
+    rows = [of("failover", messages=950), of("restart", messages=50), of("reset", messages=7, wanted=True)]
     sentence = answer_of(made_of([a_result("A16", *rows, run)]), "A16")
     assert sentence == (
-        "1 group in a topic went back unwanted: 950 by role change, 50 by restart messages at most. "
-        "The guard spared 900 messages and left 40 to operators. 1 run did not come to an end."
+        "1 group in a topic went back unwanted: 950 by failover, 50 by restart messages at most. "
+        "Repairs spared 900 messages and only reported 2 queues. 1 run did not come to an end."
     )
-    wanted = answer_of(made_of([a_result("A16", of("rewind", messages=7, wanted=True))]), "A16")
-    assert wanted == "No offset went back that nobody has wanted. Resets and rewinds put back 7 messages."
+    wanted = answer_of(made_of([a_result("A16", of("reset", messages=7, wanted=True))]), "A16")
+    assert wanted == "No offset went back that nobody has wanted. Resets put back 7 messages."
 
 
 def test_what_is_usual_for_a_broker_is_not_known_of_one_day():

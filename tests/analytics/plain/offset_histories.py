@@ -1,4 +1,4 @@
-"""Random histories of an offset manager: offsets that went back, runs of the guard, changes of operators, and locks."""
+"""Random histories of an offset manager: offsets that jumped, repairs, changes of operators, and locks."""
 
 from collections.abc import Iterator
 from random import Random
@@ -12,8 +12,8 @@ START_US = MONDAY + 20 * HOUR
 LENGTH_US = 30 * HOUR
 
 _MANAGER = "offsets-0"
-_CAUSES = ("role_change", "restart", "disk_replaced", "operator_reset", "guard", "rewind", "deleted")
-_OPERATIONS = ("reset", "restore", "undo", "seed", "clone", "delete")
+_CAUSES = ("failover", "restart", "lost", "reset", "deleted")
+_OPERATIONS = ("reset", "restore", "undo", "repair", "import", "delete")
 
 
 def offsets_of(seed: int) -> tuple[Plan, History]:
@@ -34,7 +34,7 @@ def _plants(random: Random) -> Iterator[Plant]:
         queues, messages = random.randrange(1, 9), random.randrange(1, 100_000)
         set_name = f"broker-{random.randrange(2):03}"
         found = ReadAgain(group, topic, random.choice(_CAUSES), set_name, at_us, queues, messages)
-        yield offsets_lost(_MANAGER, found, guarded=random.randrange(queues + 1), spared=random.randrange(messages))
+        yield offsets_lost(_MANAGER, found, pushed=random.randrange(queues + 1), spared=random.randrange(messages))
         about = {"group": group, "topic": topic, "broker_name": set_name}
         amounts = {"messages_again": random.choice((0, messages)), "messages_skipped": random.choice((0, 5))}
         who = {"writer": random.choice(("alice", "bob")), "target": random.choice(("manager", "broker"))}
@@ -45,15 +45,10 @@ def _plants(random: Random) -> Iterator[Plant]:
         if random.random() < 0.3:
             held = LockedTwice(group, topic, 0, at_us, at_us + random.randrange(2 * SECOND, MINUTE))
             yield locked_twice(_MANAGER, held, broker_name=set_name, is_over=random.random() < 0.7)
-        yield Plant(happenings=tuple(_rest(random, at_us, about)))
+        yield Plant(happenings=tuple(_rest(random, at_us)))
 
 
-def _rest(random: Random, at_us: int, about: dict[str, object]) -> Iterator[PlannedEvent]:
+def _rest(random: Random, at_us: int) -> Iterator[PlannedEvent]:
     if random.random() < 0.2:
         failed = {"broker_name": "broker-000", "problem": "the master did not answer", "duration_ms": 10_000}
-        yield PlannedEvent(at_us, _MANAGER, "guard_outcome", "run", failed)
-    if random.random() < 0.2:
-        forced = {**about, "queue_id": 1, "writer": "alice"}
-        yield PlannedEvent(at_us, _MANAGER, "lock_event", "forced_release", forced)
-    if random.random() < 0.3:
-        yield PlannedEvent(at_us, _MANAGER, "lock_event", "session_expired", {"sessions": random.randrange(1, 9)})
+        yield PlannedEvent(at_us, _MANAGER, "offset_repair", "run", failed)

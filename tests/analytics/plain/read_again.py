@@ -1,4 +1,4 @@
-"""A16 read again: sums of what an offset manager recorded: groups by cause, changes, runs of the guard, locks."""
+"""A16 read again: sums of what an offset manager recorded: groups by cause, changes, repairs, locks."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -10,27 +10,33 @@ from plain.watching import Row, Rows
 Answer = dict[str, Any]
 
 #: Nobody has wanted that.
-UNWANTED = {"role_change", "restart", "disk_replaced"}
-GUARD = ("queues", "pushed", "set_to_max", "left", "reported", "failed", "messages_spared", "messages_at_risk")
+UNWANTED = {"failover", "restart", "lost"}
+REPAIR = ("queues", "pushed", "set_back", "would_change", "not_proved", "failed")
+REPAIR += ("messages_spared", "messages_again", "messages_skipped")
 REPLAY = ("queues", "granted", "held_by_another", "unanswered", "unconfirmed")
 
 
 def read_again(rows: Rows, window: Span) -> list[Answer]:
     """A16: one answer for each thing that is told apart."""
-    went_back, changes, guard, locks = (
+    jumped, changes, repairs, locks = (
         [row for row in rows[family] if window[0] <= row["event_time"] < window[1]]
-        for family in ("offset_regression", "offset_change_by_operator", "guard_outcome", "lock_event")
+        for family in ("offset_jump", "offset_change_by_operator", "offset_repair", "lock_event")
     )
     return [
-        *_each("group", went_back, ("cluster", "group", "topic", "cause"), _of_group),
+        *_each("group", jumped, ("cluster", "group", "topic", "cause"), _of_group),
         *_each(
             "change",
             [row | {"operation": row["event_type"]} for row in changes],
             ("cluster", "group", "topic", "operation", "target", "writer"),
             lambda mine: _added(mine, ("queues", "created", "removed", "failed", "messages_again", "messages_skipped")),
         ),
-        *_each("run", _of_type(guard, "run"), ("cluster", "broker_name"), _of_runs),
-        *_each("guarded", _of_type(guard, "guarded"), ("cluster", "group", "topic"), lambda mine: _added(mine, GUARD)),
+        *_each("run", _of_type(repairs, "run"), ("cluster", "broker_name"), _of_runs),
+        *_each(
+            "repaired",
+            _of_type(repairs, "repaired"),
+            ("cluster", "group", "topic"),
+            lambda mine: _added(mine, REPAIR),
+        ),
         *_each("locks", locks, ("cluster", "group", "topic"), _of_locks),
     ]
 
@@ -67,25 +73,20 @@ def _longest(rows: list[Row]) -> int | None:
 
 
 def _of_group(rows: list[Row]) -> Answer:
-    sums = _added(rows, ("queues", "removed", "messages_again"))
+    sums = _added(rows, ("queues", "removed", "messages_again", "messages_skipped"))
     return sums | {"is_wanted": rows[0]["cause"] not in UNWANTED}
 
 
 def _of_runs(rows: list[Row]) -> Answer:
     problems = sum(1 for row in rows if "problem" in row)
-    return _added(rows, GUARD) | {"problems": problems, "longest_ms": _longest(rows)}
+    return _added(rows, REPAIR) | {"problems": problems, "longest_ms": _longest(rows)}
 
 
 def _of_locks(rows: list[Row]) -> Answer:
-    replays, began, ended, forced, expired = (
-        _of_type(rows, name)
-        for name in ("replayed", "overlap_began", "overlap_ended", "forced_release", "session_expired")
-    )
+    replays, began, ended = (_of_type(rows, name) for name in ("replayed", "overlap_began", "overlap_ended"))
     return _added(replays, REPLAY) | {
         "replays": len(replays),
         "longest_ms": _longest(replays),
         "overlaps": len(began),
         "overlap_longest_ms": _longest(ended),
-        "forced_releases": len(forced),
-        "sessions_expired": sum(row["sessions"] for row in expired),
     }

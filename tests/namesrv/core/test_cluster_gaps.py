@@ -11,6 +11,7 @@ from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, TOPIC_COPY_MS_MAX
 from namesrv.core.tables.lost_topics import SETTLE_MS
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.settings.config import NameServerConfig
+from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
 
 #: Of the topic that no slave has copied yet.
@@ -112,3 +113,22 @@ def test_slave_without_a_master_is_not_stale(state):
     register(state, broker_id=1, connection_id=2, now_ms=60_000)
     lose_connection(state, 1, 60_000)
     assert gaps(state)["staleReplicas"] == []
+
+
+def test_gaps_of_a_host_with_very_many_leave_the_answer_short_and_those_of_others_in_it(state):
+    def fail_over(number, name, network, *topics):
+        known = {"broker_name": name, "network": network, "cluster": "c" * 255}
+        address = {"address": f"{name[:7]}:2", "broker_id": 1, "connection_id": 2 + number}
+        register(state, **known, **address, topics=COPIED)
+        register(state, **known, topics=topic_configs(TOPIC, BROKER, *topics), data_version=NEWER)
+        lose_connection(state, 1, 0)
+        register(state, **known, **(address | {"broker_id": 0}), topics=COPIED)
+
+    for number in range(1100):
+        topics = [f"{number} {topic} " + "\u4e2d" * 1000 for topic in range(10)]
+        fail_over(number, f"{number:07}{'n' * 248}", "10.6.6.6", *topics)
+    fail_over(2000, "real", "10.9.9.9", "Orders")
+    state.lost_topics.report(SETTLE_MS)
+    lost = gaps(state)["lostTopics"]
+    assert lost[-1].broker_name == "real"
+    assert len(encode(lost, Dialect.STANDARD)) < 520 * 1024

@@ -1,5 +1,7 @@
 """What fits into a route that hosts have made long: a share of each, the latest of a host left out first."""
 
+import time
+
 import pytest
 from builders import a_mapping, a_registration, topic_configs
 from route_states import register_broker
@@ -42,6 +44,16 @@ def test_many_hosts_have_fewer_sets_each_in_a_topic_and_a_real_one_still_has_a_p
             register(state, f"set-{host}-{number}", f"2001:db8:{host}::/64")
     register(state, "real", OPERATOR)
     assert len(sets_of(state)) == 8 * 3 + 12 + 1
+    assert "real" in sets_of(state)
+
+
+def test_the_more_sets_a_topic_has_the_fewer_a_host_may_add():
+    state = RouteState(NameServerConfig(topic_sets_per_host_max=64))
+    for host in range(600):
+        for number in range(64 if host < 8 else 4):
+            register(state, f"set-{host}-{number}", f"2001:db8:{host:x}::/64", connection_id=host)
+    register(state, "real", OPERATOR)
+    assert 512 + 600 < len(sets_of(state)) < 512 + 2 * 600
     assert "real" in sets_of(state)
 
 
@@ -106,3 +118,17 @@ def test_where_all_hosts_together_are_too_long_those_with_most_have_less(state, 
 def test_filter_servers_of_a_broker_have_a_sum():
     servers = [f"{number}{'f' * 240}:9" for number in range(9)]
     assert AcceptedTopics().body(DataVersion(), servers).filter_servers == tuple(servers[:4])
+
+
+def test_mappings_as_long_as_may_be_do_not_make_a_route_take_long():
+    state, long = RouteState(NameServerConfig()), {number: number for number in range(4000)}
+    for number in range(1600):
+        name, host = f"set-{number}", f"10.0.0.{number // 400}"
+        mapping = a_mapping(broker_name=name, topic="Orders", curr_id_map=long)
+        register(state, name, host, connection_id=number, mappings={"Orders": mapping})
+    took_ms = []
+    for _ in range(3):
+        began = time.process_time()
+        assert sets_of(state)
+        took_ms.append(1000 * (time.process_time() - began))
+    assert min(took_ms) < 60

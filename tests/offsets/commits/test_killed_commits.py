@@ -9,7 +9,7 @@ import threading
 import pytest
 from peers import power
 from peers.etcd import running_etcd
-from peers.offset_managers import NewOffsetManager, a_queue
+from peers.offset_managers import OffsetManager, a_queue
 from peers.programs import require
 from peers.waiting import wait_until
 
@@ -74,7 +74,7 @@ def assert_kept(manager, clients):
 
 @pytest.fixture
 def manager(tmp_path):
-    made = NewOffsetManager(tmp_path)
+    made = OffsetManager(tmp_path)
     yield made
     if made.process is not None and made.process.running:
         made.process.kill()
@@ -147,7 +147,7 @@ def test_acknowledged_offsets_are_there_after_kill_9_of_manager_and_of_etcds_lea
         assert_kept(manager, clients)
         wait_until(lambda: not manager.get("/v1/manager").body["dirtyKeys"], seconds=SOON_S, what="etcd has all")
         assert manager.process.stop() == 0
-        other = NewOffsetManager(tmp_path, "other", **manager.options | {"store-path": tmp_path / "elsewhere"})
+        other = OffsetManager(tmp_path, "other", **manager.options | {"store-path": tmp_path / "elsewhere"})
         other.port = manager.port
         other.start().leading()
         assert_kept(other, clients)

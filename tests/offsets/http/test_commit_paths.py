@@ -1,7 +1,7 @@
 """The paths of committed offsets, over real HTTP to a manager of its own."""
 
 import pytest
-from peers.offset_managers import NewOffsetManager, a_queue
+from peers.offset_managers import OffsetManager, a_queue
 from peers.waiting import wait_until
 
 WITHOUT_TIME = ("unixMs", "resetEpoch")
@@ -9,7 +9,7 @@ WITHOUT_TIME = ("unixMs", "resetEpoch")
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory):
-    made = NewOffsetManager(tmp_path_factory.mktemp("commits")).start().leading()
+    made = OffsetManager(tmp_path_factory.mktemp("commits")).start().leading()
     yield made
     assert made.process.stop() == 0
 

@@ -3,14 +3,14 @@
 import base64
 
 import pytest
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 
 FILE = b'{"offsetTable":{"orders@billing":{0:5,1:7}}}'
 
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory):
-    manager = NewOffsetManager(tmp_path_factory.mktemp("restores")).start()
+    manager = OffsetManager(tmp_path_factory.mktemp("restores")).start()
     yield manager
     manager.process.stop()
 

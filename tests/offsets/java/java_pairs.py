@@ -4,7 +4,7 @@ import asyncio
 import re
 
 from peers.controllers import OurController
-from peers.offset_managers import NewOffsetManager
+from peers.offset_managers import OffsetManager
 from peers.servers import registered
 from peers.waiting import wait_until
 
@@ -120,7 +120,7 @@ def lone_broker(lab, namesrv, version, name="alone", **properties):
 
 
 def manager_of(lab, **options):
-    return lab.kept(NewOffsetManager(lab.folder, **options)).start()
+    return lab.kept(OffsetManager(lab.folder, **options)).start()
 
 
 def read_again(manager, times=2):

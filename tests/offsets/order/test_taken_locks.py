@@ -155,16 +155,19 @@ async def test_holder_that_does_not_confirm_gets_no_lock(site):
     assert (site.second.locks, site.replayed()) == ({}, {})
 
 
-async def test_holders_are_confirmed_while_there_is_no_master(site):
-    site.connect("c1", OrderlyClient(0))
+async def test_holders_are_confirmed_while_there_is_no_master_and_not_through_the_failed_one(site):
+    for number in range(8):
+        site.connect(f"c{number}", OrderlyClient(number))
     await site.mirrored()
     site.pass_ms(FRESH_MS + 1)
-    await site.first.close()
+    site.first.hangs_at.add(RUNNING)
+    in_vain = site.first.count(RUNNING)
     site.elect(None)
-    await eventually(lambda: site.holders.client(a_member()).is_fresh(site.clock.now_ms()))
+    confirmed = [site.holders.client(member) for member in site.holders.members()]
+    await eventually(lambda: all(client.is_fresh(site.clock.now_ms()) for client in confirmed))
     queries = site.second.count(RUNNING)
-    assert found(await replay(site)) == {("c1", 0): GRANTED}
-    assert site.second.count(RUNNING) == queries
+    assert set(found(await replay(site)).values()) == {GRANTED}
+    assert (site.first.count(RUNNING), site.second.count(RUNNING)) == (in_vain, queries)
 
 
 async def test_new_master_that_refuses_at_first_gets_the_request_again(site):

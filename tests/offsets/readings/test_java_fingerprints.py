@@ -36,12 +36,12 @@ class Log:
         self.watch = LogWatch()
         self._sent = 0
 
-    def send(self, count, *, body_bytes=900):
+    def send(self, count, *, body=bytes(900)):
         for _ in range(count):
             queue_id = str(self._sent % QUEUES)
             words = ["direct", "orders", "orders", "4", queue_id, "0", "1700000000000", "0", "", "0", "false"]
             fields = dict(zip("abcdefghijk", words, strict=True))
-            assert Caller(self.address).request(SEND_MESSAGE, fields, bytes(body_bytes)).code == 0
+            assert Caller(self.address).request(SEND_MESSAGE, fields, body).code == 0
             self._sent += 1
 
     async def limits(self):
@@ -121,6 +121,13 @@ async def test_a_log_is_known_again_by_its_messages(broker, client):
     ends_of_file = [found[-2].end] if found[-2].end % FILE_BYTES else []
     for place in (end, end + 1000, found[0].place + 1, found[0].place + 40, *ends_of_file):
         assert await look_at(log.admin, log.address, place) is NoMessage.ABSENT
+
+    # Other bytes of one are taken for a length: a negative one, a small one, and one that the file does not have.
+    for words in ("你好吗".encode() * 2, bytes([0, 0, 0, 64]), b"text"):
+        _, place = await log.limits()
+        log.send(1, body=words * 50)
+        for inside in range(place + 88, place + 130):
+            assert await look_at(log.admin, log.address, inside) is NoMessage.ABSENT
 
     log.broker.process.kill()
     assert await look_at(log.admin, log.address, last.place) is NoMessage.UNKNOWN

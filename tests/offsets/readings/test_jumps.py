@@ -118,7 +118,7 @@ def test_one_line_is_logged_for_each_cause_with_the_group_that_lost_most():
     assert (lines[1].group, lines[1].topic) == ("g", "orders")
 
 
-def test_jumps_are_counted_and_recorded_where_they_went_back():
+def test_jumps_are_counted_and_recorded():
     found = (*jumps((b"0:50,1:9", b"0:20")), *jumps((b"0:5", b"0:9000000"), key=b"bills@h"))
     event = GroupsJumped(jumps=found)
     sums = {}
@@ -127,8 +127,11 @@ def test_jumps_are_counted_and_recorded_where_they_went_back():
 
     assert sums[JUMPED.name, ("reset",)] == 3
     assert (sums[AGAIN.name, ("reset",)], sums[SKIPPED.name, ("reset",)]) == (30, 8_999_995)
-    (row,) = [row for each in event.rows() for row in each.rows(RowMaker("m", 1, "offset-manager"), Moment(1, 1))]
-    assert {"group": "g", "queues": 2, "removed": 1, "messages_again": 30}.items() <= row.columns.items()
+    back, forward = [
+        row for jump in event.rows() for row in jump.rows(RowMaker("m", 1, "offset-manager"), Moment(1, 1))
+    ]
+    assert {"group": "g", "queues": 2, "removed": 1, "messages_again": 30}.items() <= back.columns.items()
+    assert {"messages_again": 0, "messages_skipped": 8_999_995}.items() <= forward.columns.items()
 
 
 def test_the_last_jumps_are_remembered():

@@ -5,13 +5,14 @@ import asyncio
 import pytest
 from repair_site import NAME, Group, Site
 
+from history.rows import Moment, RowMaker
 from offsets.repair import repairer as repairer_module
 from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairApplied, RepairNotKept
 from offsets.repair.repairer import NotApplicable
 from offsets.repair.rules import Outcome
 from offsets.sets.followed import MasterChange, MasterChangeKind
 from remoting.protocol.codes import BrokerRequestCode
-from remoting.protocol.errors import NotSent
+from remoting.protocol.errors import AnswerNotFramed, NotSent
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 RESET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -32,6 +33,11 @@ def read_twice(site, offset=80, copied=50):
     site.send(1)
     site.copy()
     site.read()
+
+
+def rows_of(event):
+    """Return the rows that an event records."""
+    return [row for recorded in event.rows() for row in recorded.rows(RowMaker("m", 1, "offset-manager"), Moment(1, 1))]
 
 
 def outcome(told):
@@ -60,6 +66,9 @@ async def test_a_report_writes_nothing_and_is_applied_by_the_next_process(site):
     event = outcome(site.told)
     assert (type(event), event.would_change, event.messages_again) == (OffsetsLost, 1, 30)
     (run,) = first.runs()
+    repaired, whole = rows_of(site.told[-1])
+    assert (repaired.columns["event_type"], whole.columns["event_type"]) == ("repaired", "run")
+    assert {"run": 1, "would_change": 1, "messages_again": 30}.items() <= whole.columns.items()
     assert [(queue.before, queue.shown, queue.offset) for queue in run.queues] == [(80, 50, 80)]
     assert [measure.value for measure in first.measures()][:2] == [1, 1]
 
@@ -68,7 +77,12 @@ async def test_a_report_writes_nothing_and_is_applied_by_the_next_process(site):
     applied = await second.apply(run.number, "ann", site.followed)
     assert site.b.offset("g", "t", 0) == 80
     assert (applied.applied_by, applied.counts) == ("ann", {"pushed": 1})
-    assert isinstance(site.told[-1], RepairApplied)
+    assert isinstance(site.told[-2], RepairApplied)
+    (row,) = rows_of(site.told[-1])
+    assert (row.family.name, row.columns["event_type"]) == ("offset_change_by_operator", "repair")
+    assert {"writer": "ann", "change_id": str(run.number), "queues": 1, "messages_skipped": 30}.items() <= (
+        row.columns.items()
+    )
     assert [measure.value for measure in second.measures()][:2] == [0, 0]
 
 
@@ -97,14 +111,14 @@ async def test_a_run_of_a_former_master_is_not_applied(site):
         await repairer.apply(77, "ann", site.followed)
 
 
-async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
+def lose_a_tail(site):
+    """Promote the slave with 60 of 100 messages, at which the group goes on behind them."""
     site.send(60)
     site.copy()
     site.commit(50, at=site.b)
     site.commit(55)
     site.read()
     site.read()
-    # These are lost.
     site.send(40)
     site.commit(90)
     site.read()
@@ -114,11 +128,74 @@ async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
     site.commit(95, at=site.b)
     site.groups["g"] = Group(positions={("t", 0): 95})
     site.send(30)
+
+
+async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
+    lose_a_tail(site)
     await site.run(site.repairer())
     assert site.b.offset("g", "t", 0) == 60
     assert site.b.pending["g", "t", 0] == 60
     assert outcome(site.told).set_back == 1
     assert site.parted == [site.b.log.places[60]]
+
+
+@pytest.mark.parametrize("is_too_long", [False, True], ids=["any bytes", "a length of megabytes"])
+@pytest.mark.parametrize("shift", range(3))
+async def test_a_lost_tail_shows_where_a_look_falls_into_the_middle_of_a_message(site, shift, is_too_long):
+    site.send(55)
+    site.copy()
+    site.read()
+    site.send(5)
+    site.copy()
+    site.commit(50, at=site.b)
+    # These are lost.
+    site.send(3)
+    site.read()
+    site.send(20)
+    site.commit(70)
+    site.read()
+    site.promote(site.b)
+    site.uids += 11 + shift
+    site.send(60)
+    lost = {place for place in site.marks if place >= site.b.log.places[60]}
+    assert lost
+    assert not any(site.b.log.at(place) for place in lost)
+
+    def before(broker, request):
+        if is_too_long and int((request.ext_fields or {}).get("offset", 0)) in lost:
+            raise AnswerNotFramed(broker.address, "a frame of 577000000 bytes")
+
+    site.before = before
+    await site.run(site.repairer())
+    assert site.b.pending["g", "t", 0] == 50
+    assert outcome(site.told).set_back == 1
+
+
+async def test_epochs_do_not_prove_what_a_master_lost_and_wrote_anew_within_one(tmp_path):
+    site = Site(tmp_path, has_epochs=True)
+    site.groups["g"] = Group(positions={("another", 0): 1})
+    site.send(50)
+    site.copy()
+    site.commit(50)
+    site.commit(50, at=site.b)
+    site.read()
+    site.send(10)
+    site.commit(55)
+    site.read()
+    site.send(10)
+    site.copy()
+    site.send(30)
+    site.commit(80)
+    site.read()
+    # Its machine loses power, and it is back, in the same epoch, and fails again before it is read.
+    site.a.cut_log(site.a.log.places[70])
+    site.clock.pass_ms(30_000)
+    site.a.boot()
+    site.send(50)
+    site.copy()
+    site.promote(site.b)
+    await site.run(site.repairer())
+    assert site.b.offset("g", "t", 0) == 55
 
 
 async def test_an_emptied_store_sends_its_groups_to_its_beginning(tmp_path):
@@ -287,18 +364,47 @@ async def test_a_broker_of_another_name_is_left_alone(tmp_path):
     assert "is broker-b by its own options" in outcome(site.told).problem
 
 
-async def test_a_manager_that_does_not_lead_does_nothing_until_it_leads(site):
+async def test_a_manager_that_does_not_lead_writes_nothing_until_it_leads(site):
     read_twice(site)
     site.promote(site.b)
     site.is_leading = False
     repairer = site.repairer()
     repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
-    await asyncio.sleep(0.02)
-    assert not site.codes
+    await asyncio.sleep(0.2)
+    assert COMMIT not in site.codes
     site.is_leading = True
-    repairer.lead_changed(True)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)
     assert site.b.offset("g", "t", 0) == 80
+
+
+async def test_a_manager_that_does_not_lead_forgets_what_is_lost_too(site):
+    lose_a_tail(site)
+    site.is_leading = False
+    repairer = site.repairer()
+    repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
+    await asyncio.sleep(0.1)
+    assert site.parted == [site.b.log.places[60]]
+    assert not site.told
+    assert COMMIT not in site.codes
+
+    # It still knows what to do about it.
+    site.is_leading = True
+    await asyncio.sleep(0.3)
+    assert site.b.pending["g", "t", 0] == 60
+
+
+async def test_a_broker_that_serves_late_is_repaired(site, monkeypatch):
+    monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
+    read_twice(site)
+    site.promote(site.b)
+    site.b.is_alive = False
+    repairer = site.repairer(acts_for=lambda _: False)
+    repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
+    await asyncio.sleep(0.05)
+    site.clock.pass_ms(90_000)
+    site.b.is_alive = True
+    await asyncio.sleep(0.3)
+    assert outcome(site.told).would_change == 1
 
 
 async def test_a_later_change_ends_a_run(site):

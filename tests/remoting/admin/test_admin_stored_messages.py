@@ -103,6 +103,7 @@ def test_message_of_another_place_is_an_error():
     ("code", "remark", "expected"),
     [
         (1, "can not find message by the offset, 7", True),
+        (1, "java.lang.IllegalArgumentException: newLimit < 0: (-457334555 < 0), java.base/java.nio.Buffer", True),
         (1, "java.lang.NullPointerException", False),
         (2, None, False),
     ],

@@ -12,10 +12,10 @@ import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
+from offset_manager_paths import ENDPOINTS as OFFSET_MANAGER_ENDPOINTS
 from other_server import OTHER
 
 import controller.http.endpoints
-import controller.offsets.http.endpoints
 import namesrv.http.endpoints
 from serving.http import openapi, request_bodies
 from serving.http.admin_access import AdminToken, HttpTokens
@@ -465,7 +465,7 @@ def test_get_with_a_body_cannot_be_declared():
         TABLE,
         namesrv.http.endpoints.ENDPOINTS,
         controller.http.endpoints.ENDPOINTS,
-        controller.offsets.http.endpoints.ENDPOINTS,
+        OFFSET_MANAGER_ENDPOINTS,
     ],
     ids=["test", "namesrv", "controller", "offset manager"],
 )

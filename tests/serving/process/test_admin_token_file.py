@@ -22,6 +22,7 @@ class TokenSite:
     def __init__(self, folder, logs):
         self.path = folder / "token"
         self.path.write_text(f"  {FIRST} \nwhat follows is no token\n")
+        self.path.chmod(0o600)
         self.file = AdminTokenFile(str(self.path), logs)
 
     @property

@@ -14,6 +14,7 @@ from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, 
 from serving.telemetry.telemetry import Telemetry
 
 FAILURES = Counter("failures", "Failures by kind.", ("kind",), known=(("slow",),))
+LOOKS_DONE = Counter("looks", "Looks.")
 LOOKS = Timer("look_seconds", "How long a look took.")
 BROKERS = Gauge("brokers", "Brokers that answer.")
 
@@ -73,7 +74,11 @@ def test_one_event_writes_its_line_moves_its_metrics_and_records_its_rows(told):
     # What is None is left out.
     assert "error" not in line
     make = FamilyMaker("p_")
-    assert dict(told.counts(make)) == {FAILURES.family(make): {("slow",): 1, ("other",): 2}}
+    assert dict(told.counts(make)) == {
+        FAILURES.family(make): {("slow",): 1, ("other",): 2},
+        # Without labels it stands at 0 from the start.
+        LOOKS_DONE.family(make): {(): 0},
+    }
     ((family, histograms),) = told.durations(make)
     assert (family.name, histograms[()].sum) == ("p_look_seconds", 0.5)
     assert len(told.rows) == 1
@@ -91,5 +96,6 @@ def test_the_pages_come_from_the_declaration():
     assert [(family.name, family.kind) for family in DECLARED.families(FamilyMaker("p_"))] == [
         ("p_brokers", "gauge"),
         ("p_failures_total", "counter"),
+        ("p_looks_total", "counter"),
         ("p_look_seconds", "histogram"),
     ]

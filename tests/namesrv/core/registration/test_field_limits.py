@@ -94,6 +94,15 @@ async def test_a_set_has_a_limit_of_members_which_those_it_has_do_not_feel(desk)
     assert (await register(desk, MASTER | {"brokerName": "broker-b"})).code == 0
 
 
+@pytest.mark.parametrize("hidden", ["\u200d", "\u200c", "\u00ad", "\x9b"])
+async def test_refusal_of_a_name_shows_which_character_is_not_shown(desk, hidden):
+    name = "b" * 100 + hidden
+    answer = await register(desk, MASTER | {"brokerName": name})
+    added = await desk.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": name})
+    for remark in (answer.remark, added.remark):
+        assert f"it has characters that are not shown: {ascii(hidden)[1:-1]}; leave them out" in remark
+
+
 async def test_of_a_set_one_host_has_a_share_of_the_members(desk):
     assert (await register(desk, MASTER, connection=2)).code == 0
     fields = [MASTER | {"brokerId": str(number), "brokerAddr": f"h:{number}"} for number in range(1, 34)]
@@ -136,7 +145,7 @@ async def test_a_kv_entry_that_is_too_long_is_refused(desk, field):
     fields = {"namespace": "n", "key": "k", "value": "v"}
     answer = await desk.request(RequestCode.PUT_KV_CONFIG, fields | {field: "x" * (KV_VALUE_CHARS_MAX + 1)})
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "over the limit of" in answer.remark
+    assert f"characters of the {field}: " in answer.remark
     assert desk.settings.kv.table == {}
 
 
@@ -155,7 +164,7 @@ async def test_a_full_kv_table_takes_no_more_and_entries_can_be_deleted(desk):
     assert "this host" in answers[-1].remark
     for number in range(2):
         await desk.settings.put_kv("n", f"more-{number}", "x" * (KV_VALUE_CHARS_MAX - 2_000), "10.9.9.8")
-    with pytest.raises(KvTooLong, match="a KV table in characters"):
+    with pytest.raises(KvTooLong, match="characters of the KV table"):
         await desk.settings.put_kv("n", "last", "x" * 5_000, "10.9.9.8")
     assert (await desk.request(RequestCode.DELETE_KV_CONFIG, {"namespace": "n", "key": "k0"})).code == 0
     assert (await desk.request(RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": "z", "value": "v"})).code == 0

@@ -62,6 +62,16 @@ def test_program_that_shows_an_old_token_again_and_again_keeps_nobody_out():
     assert tries.begin("10.0.0.1", 1000) == WINDOW_MS - 1000
 
 
+def test_sign_in_that_ends_takes_back_no_try_of_another_program():
+    tries = TokenTries()
+    for number in range(3 * FAILURES_MAX):
+        # Its body comes later.
+        assert tries.begin("10.0.0.1", number) == 0
+        assert tries.begin("10.0.0.1", number) == 0
+        tries.end("10.0.0.1", "the old token")
+        tries.end("10.0.0.1")
+
+
 def test_addresses_of_one_ipv6_network_count_as_one():
     tries = TokenTries()
     for number in range(FAILURES_MAX):

@@ -1,1 +1,0 @@
-"""Puts the offset manager together."""

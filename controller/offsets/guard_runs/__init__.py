@@ -1,1 +1,0 @@
-"""When the guard runs at which broker, from which offsets, and what its last runs have done."""

@@ -1,1 +1,0 @@
-"""The offsets of all masters, read again and again: what changed, and what went back."""

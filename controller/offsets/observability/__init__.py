@@ -1,1 +1,0 @@
-"""What the offset manager logs and counts."""

@@ -1,1 +1,0 @@
-"""What an offset manager writes into the history."""

@@ -1,1 +1,0 @@
-"""The one place that changes offsets, locks and freezes: decide, store, apply, answer."""

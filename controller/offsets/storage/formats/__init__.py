@@ -1,1 +1,0 @@
-"""How offsets are written: records of the journal, keys and values of rows, requests to etcd, their limits. Pure."""

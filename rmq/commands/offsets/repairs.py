@@ -1,0 +1,74 @@
+"""`rmq offsets repairs` and `rmq offsets repair`: what was decided after failovers, and the command that writes it."""
+
+import click
+
+from rmq.cli.operator_name import operator_name
+from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.offsets.asking import check_follows, manager_answer, pages, with_clock
+from rmq.failures import CommandFailed, PartlyDone
+from rmq.site.http_api import ApiRequest, path_of
+from rmq.site.offset_documents import (
+    REPAIR_TIMEOUT_S,
+    RepairedRow,
+    RepairPage,
+    RepairQueues,
+    RepairRow,
+    WantedRepair,
+)
+
+WOULD_CHANGE = "would change"
+#: Outcomes that leave messages to be read again, or skipped.
+_LEFT = ("failed", "not proved")
+
+
+@click.command("repairs", cls=SiteCommand)
+@click.argument("run", type=click.IntRange(1), required=False)
+@with_session
+async def show_repairs(session: OperatorSession, run: int | None) -> None:
+    """List what was decided after masters changed, the newest first, or the queues of one run that were not right."""
+    if run is not None:
+        found = await _queues(session, run)
+        session.show([queue for page in found for queue in page.queues], RepairedRow)
+        if problem := found[0].run.problem:
+            session.note(problem)
+        return
+    listed = await manager_answer(session, ApiRequest(path_of("offsets", "repairs"), RepairPage))
+    if not listed.runs:
+        await check_follows(session)
+    session.show(listed.runs, RepairRow)
+    if listed.running:
+        session.note(f"under way: {listed.running}")
+
+
+@click.command("repair", cls=ChangeCommand)
+@click.argument("run", type=click.IntRange(1))
+@with_session
+async def repair(session: OperatorSession, run: int) -> None:
+    """Write what a run would change, as `rmq offsets repairs` lists it. The manager decides anew before it writes."""
+    found = await _queues(session, run)
+    rows = [queue for page in found for queue in page.queues if queue.outcome == WOULD_CHANGE]
+    if session.is_dry_run or not rows:
+        session.show(rows, RepairedRow)
+        if not rows:
+            session.note(f"run {run} would change nothing; `rmq offsets repairs {run}` shows its queues")
+        return
+    session.preview(rows, RepairedRow)
+    kept = found[0].run
+    session.confirm(
+        f"Write {len(rows)} offsets to {kept.broker_name} ({kept.address})? Otherwise {kept.messages_again} messages"
+        f" are read again, and up to {kept.messages_skipped} are skipped."
+    )
+    path = path_of("offsets", "repairs", str(run), "apply")
+    body = WantedRepair(operator_name())
+    request = ApiRequest(path, RepairRow, {}, "POST", body, timeout_s=REPAIR_TIMEOUT_S)
+    done = await with_clock(manager_answer(session, request), "writing offsets")
+    session.show([done], RepairRow)
+    if left := {outcome: done.counts[outcome] for outcome in _LEFT if outcome in done.counts}:
+        text = ", ".join(f"{count} {outcome}" for outcome, count in left.items())
+        kind = PartlyDone if done.counts.keys() - set(_LEFT) else CommandFailed
+        raise kind(f"{text}: `rmq offsets repairs {run}` says why")
+
+
+async def _queues(session: OperatorSession, run: int) -> list[RepairQueues]:
+    return await pages(session, path_of("offsets", "repairs", str(run)), RepairQueues)
