@@ -44,4 +44,4 @@ def test_a_slave_of_5_5_1_copies_offsets_and_one_of_5_5_0_does_not(tmp_path):
         wait_until(lambda: copies() == expected, seconds=KNOWN_WITHIN_S, what=lambda: f"{expected}, not {copies()}")
         events = lambda: manager.events("replica_copies_nothing")  # noqa: E731
         (told,) = wait_until(events, seconds=SOON_S, what="it is told")
-        assert (told["broker"], "5.5.1" in told["advice"]) == (sets[V5_5][0], True)
+        assert told["broker"] == sets[V5_5][0]
