@@ -129,7 +129,9 @@ class AtBroker:
         """
         try:
             options = await self.call(broker_options([_NAME, RESETS_ON_SERVER, _POPS_IN_KV]))
-        except Refused:
+        except Refused as refused:
+            if refused.code == ResponseCode.SYSTEM_BUSY:
+                raise NotServing(str(refused)) from refused
             return BrokerOptions()
         except (InvokeError, BodyError) as error:
             raise NotServing(str(error)) from error

@@ -484,17 +484,17 @@ def _kept(readings: list[Reading], newest: Reading) -> Iterator[Reading]:
 
 
 def _thin(taken: list[_Taken]) -> None:
-    """Keep all fingerprints of the newest readings, and of older ones the last of each minute, or of each hour."""
+    """Keep all fingerprints of the newest readings, and of older ones the last of each run in a minute, or an hour."""
     newest_ms = taken[-1].unix_ms if taken else 0
-    kept: dict[tuple[int, int], _Taken] = {}
+    kept: dict[tuple[int, int, MasterRun], _Taken] = {}
     for number, mark in enumerate(taken):
         age_ms = newest_ms - mark.unix_ms
         if age_ms <= _ALL_WITHIN_MS:
-            kept[0, number] = mark
+            kept[0, number, mark.run] = mark
         elif age_ms <= _HOUR_MS:
-            kept[1, mark.unix_ms // MINUTE_MS] = mark
+            kept[1, mark.unix_ms // MINUTE_MS, mark.run] = mark
         elif age_ms <= _DAYS_MS:
-            kept[2, mark.unix_ms // _HOUR_MS] = mark
+            kept[2, mark.unix_ms // _HOUR_MS, mark.run] = mark
     taken[:] = kept.values()
 
 

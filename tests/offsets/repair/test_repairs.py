@@ -5,13 +5,14 @@ import asyncio
 import pytest
 from repair_site import NAME, Group, Site
 
+from offsets import at_broker
 from offsets.repair import repairer as repairer_module
 from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairApplied, RepairNotKept
 from offsets.repair.repairer import NotApplicable
 from offsets.repair.rules import Outcome
 from offsets.sets.followed import MasterChange, MasterChangeKind
-from remoting.protocol.codes import BrokerRequestCode
-from remoting.protocol.errors import AnswerNotFramed, NotSent
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
+from remoting.protocol.errors import AnswerNotFramed, NotSent, Refused
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 RESET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -348,6 +349,21 @@ async def test_a_broker_of_another_name_is_left_alone(tmp_path):
     await site.run(site.repairer())
     assert COMMIT not in site.codes
     assert "is broker-b by its own options" in outcome(site.told).problem
+
+
+async def test_a_broker_that_is_too_busy_to_show_its_options_is_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(at_broker, "PAUSE_S", 0)
+    site = Site(tmp_path)
+    lose_a_tail(site)
+    busy = iter(range(30))
+
+    def before(_, request):
+        if request.code == RequestCode.GET_BROKER_CONFIG and next(busy, None) is not None:
+            raise Refused(ResponseCode.SYSTEM_BUSY, "starting")
+
+    site.before = before
+    await site.run(site.repairer())
+    assert site.b.pending["g", "t", 0] == 60
 
 
 async def test_a_manager_that_does_not_lead_writes_nothing_until_it_leads(site):
