@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
-from history.columns import RowFamily
 from history.offset_families import GUARD_OUTCOME
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from offsets.repair.rules import Outcome
@@ -134,21 +133,21 @@ class RecordedRun:
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield them."""
-        run, family = self._run, GUARD_OUTCOME
+        run = self._run
         broker = BrokerRef(run.cluster or None, run.broker_name, broker_addr=run.address)
         groups: dict[tuple[str, str], list[RepairedQueue]] = {}
         for queue in run.queues:
             groups.setdefault((queue.group, queue.topic), []).append(queue)
         for (group, topic), queues in groups.items():
             columns = {"group": group, "topic": topic, "master_epoch": run.master_epoch, **_sums(queues, len(queues))}
-            yield _row(maker, family, "guarded", moment, broker, columns)
+            yield maker.row(GUARD_OUTCOME, "guarded", moment, broker, **columns)
         columns = {
             "master_epoch": run.master_epoch,
             **_sums(run.queues, sum(run.counts.values())),
             "duration_ms": run.took_ms,
             "problem": run.problem[:_TEXT_MAX] or None,
         }
-        yield _row(maker, family, "run", moment, broker, columns)
+        yield maker.row(GUARD_OUTCOME, "run", moment, broker, **columns)
 
 
 def run_event(run: Run, kind: type[_RunEvent], **more: str) -> _RunEvent:
@@ -171,12 +170,6 @@ def run_event(run: Run, kind: type[_RunEvent], **more: str) -> _RunEvent:
         problem=run.problem or None,
         **more,
     )
-
-
-def _row(
-    maker: RowMaker, family: RowFamily, event_type: str, moment: Moment, broker: BrokerRef, columns: dict[str, object]
-) -> HistoryRow:
-    return maker.row(family, event_type, moment, broker, **columns)
 
 
 def _sums(queues: Iterable[RepairedQueue], total: int) -> dict[str, object]:

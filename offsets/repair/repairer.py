@@ -4,8 +4,8 @@ A change is followed by a run: one pass as soon as the new master serves (`one_p
 further passes over groups whose members were not connected yet. In mode `report` a run writes nothing and says what it
 would change; `apply` decides anew from the same readings, by the same rules, and writes.
 
-Only the manager that leads decides and writes. The others prove the log too: fingerprints of messages that are lost would
-contradict every later log. One of them that comes to lead within those two minutes goes on from there.
+Only the manager that leads decides and writes. The others prove the log too: fingerprints of messages that are lost
+would contradict every later log. One of them that comes to lead within those two minutes goes on from there.
 """
 
 import asyncio

@@ -29,7 +29,6 @@ from offsets.restore.rules import (
     RestoredQueue,
     Status,
     Wanted,
-    became,
     needs_proof,
     plan,
     verified,
@@ -469,7 +468,7 @@ class _SetRun:
         )
 
     def _became(self, queue: RestoredQueue, status: Status, why: str) -> None:
-        self.queues[queue.key] = became(queue, status, why)
+        self.queues[queue.key] = replace(queue, status=status, why=why)
 
     async def _write(self, before: ShownOffsets, sent: list[RestoredQueue], queue: RestoredQueue) -> None:
         assert queue.new is not None, "it is to be written"

@@ -27,8 +27,8 @@ _STORE_HOST_V6_FLAG: Final = 0x20
 #: Number of retries and offset of the prepared transaction, between the store host and the length of the content.
 _BETWEEN_BYTES: Final = 4 + 8
 _INT: Final = struct.Struct(">i")
-#: In the remark of a broker that has no message at an offset of its log. In the middle of a message it takes other bytes
-#: for a length, and fails as Java does where that is negative or too large.
+#: In the remark of a broker that has no message at an offset of its log. In the middle of a message it takes other
+#: bytes for a length, and fails as Java does where that is negative or too large.
 _NONE_THERE: Final = ("can not find message by the offset", "java.lang.IllegalArgumentException")
 #: Address and port.
 _HOST_BYTES: Final = 8
