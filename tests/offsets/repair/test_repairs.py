@@ -422,6 +422,22 @@ async def test_a_later_change_ends_a_run(site):
     assert repairer.running == 0
 
 
+async def test_what_a_run_wrote_is_listed_when_a_later_change_ends_it(site):
+    read_twice(site)
+    site.promote(site.b)
+    repairer = site.repairer()
+
+    def before(_, request):
+        if COMMIT in site.codes:
+            repairer.changed(MasterChange(MasterChangeKind.LOST, NAME, site.followed, None, 2))
+
+    site.before = before
+    await site.run(repairer)
+    (run,) = repairer.runs()
+    assert [queue.offset for queue in run.queues] == [80]
+    assert "changed again" in outcome(site.told).problem
+
+
 async def test_a_run_that_cannot_be_kept_is_told_and_done(site):
     read_twice(site)
     site.promote(site.b)
