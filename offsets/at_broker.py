@@ -157,21 +157,28 @@ class AtBroker:
         can_pop = runtime.version is None or not runtime.version.startswith(_BEFORE_POP)
         return BrokerLog(LogNow(max(begin, 0), end, epochs, master_epoch), runtime.boot_unix_ms, can_pop)
 
-    async def prove(self, before: LogBefore, now: LogNow) -> LogProof:
-        """Return how far its log is the one that was read before; raises NotServing where a look has no answer."""
-        looks: list[Look] = [NoMessage.UNKNOWN] * len(before.fingerprints)
+    async def prove(self, before: LogBefore, now: LogNow, seen: set[Fingerprint] | None = None) -> LogProof:
+        """Return how far its log is the one that was read before; raises NotServing where a look has no answer.
+
+        Fingerprints that are `seen` in its log are not looked at, and others are added: hundreds may be on a slow disk.
+        """
+        seen = set() if seen is None else seen
+        looks: list[Look] = [mark if mark in seen else NoMessage.UNKNOWN for mark in before.fingerprints]
         unframed: list[int] = []
 
         async def look(number: int) -> None:
             try:
-                looks[number] = await self.look(before.fingerprints[number].place)
+                mark = before.fingerprints[number]
+                looks[number] = found = await self.look(mark.place)
+                if found == mark:
+                    seen.add(mark)
             except AnswerNotFramed:
                 unframed.append(number)
 
         kept = [number for number, fingerprint in enumerate(before.fingerprints) if fingerprint.place >= now.begin]
         try:
             async with asyncio.timeout(LOOKS_S):
-                await for_all(kept, look)
+                await for_all([number for number in kept if looks[number] is NoMessage.UNKNOWN], look)
                 for number in unframed:
                     looks[number] = await self._look_alone(before.fingerprints[number].place)
             # What expires meanwhile is not lost.

@@ -21,7 +21,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, BrokerOptions, ShownOffsets, for_all
-from offsets.proof import LogBefore
+from offsets.proof import Fingerprint, LogBefore
 from offsets.queue_proof import Proved, first_behind, proved_offset
 from offsets.readings.reading import KnownBefore
 from offsets.repair.rules import (
@@ -100,6 +100,8 @@ class RepairPass:
         self._options = BrokerOptions()
         self._log: BrokerLog | None = None
         self._before: Before | None = None
+        #: Fingerprints that the log of this process has shown.
+        self._seen: set[Fingerprint] = set()
         self._members: dict[str, GroupMembers] = {}
         self._looks: dict[tuple[str, int], _QueueLooks] = defaultdict(_QueueLooks)
         self._table = ShownOffsets({}, frozenset())
@@ -119,10 +121,13 @@ class RepairPass:
     async def prepare(self) -> BrokerLog:
         """Prove the log of the broker; raises NotServing and OtherBroker."""
         self._options = await self._at.options()
-        self._log = log = await self._at.log(self._master_epoch)
+        former, self._log = self._log, await self._at.log(self._master_epoch)
+        log = self._log
+        if former is not None and former.boot_unix_ms != log.boot_unix_ms:
+            self._seen.clear()
         newest = self._known.readings[-1]
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
-        proof = await self._at.prove(before, log.now)
+        proof = await self._at.prove(before, log.now, self._seen)
         own = [reading for reading in self._known.readings if reading.run == newest.run]
         marks = [reading.fingerprint for reading in own if reading.fingerprint is not None]
         proof = proof.of_run(marks, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)

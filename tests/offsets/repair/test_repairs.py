@@ -12,7 +12,7 @@ from offsets.repair.repairer import NotApplicable
 from offsets.repair.rules import Outcome
 from offsets.sets.followed import MasterChange, MasterChangeKind
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
-from remoting.protocol.errors import AnswerNotFramed, NotSent, Refused
+from remoting.protocol.errors import AnswerNotFramed, InvokeTimeout, NotSent, Refused
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 RESET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -393,6 +393,27 @@ async def test_a_manager_that_does_not_lead_forgets_what_is_lost_too(site):
     site.is_leading = True
     await asyncio.sleep(0.3)
     assert site.b.pending["g", "t", 0] == 60
+
+
+async def test_messages_that_were_seen_are_not_looked_at_again(site):
+    for _ in range(20):
+        read_twice(site)
+    site.promote(site.b)
+    slow = {place for place in site.marks if site.a.log.at(place)}
+    assert len(slow) > 20
+
+    def before(_, request):
+        # One look in three comes too late.
+        if request.code == BrokerRequestCode.VIEW_MESSAGE_BY_ID:
+            place = int(request.ext_fields["offset"])
+            if place in slow and place % 3 == 0:
+                slow.remove(place)
+                raise InvokeTimeout(site.b.address, 3_000)
+
+    site.before = before
+    await site.run(site.repairer())
+    assert outcome(site.told).pushed == 1
+    assert site.codes.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) == len(site.marks)
 
 
 async def test_a_broker_that_serves_late_is_repaired(site, monkeypatch):
