@@ -54,7 +54,7 @@ def bodies(client: int, options: argparse.Namespace) -> Iterator[bytes]:
             for queue_id in range(QUEUES)
         ]
         body = msgspec.json.encode({"writer": f"10.0.0.{client}@7", "entries": entries})
-        head = "POST /v1/offsets/commit HTTP/1.1\r\nHost: manager\r\nContent-Type: application/json\r\n"
+        head = "POST /v1/offsets/commit HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         made.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     return cycle(made)
 

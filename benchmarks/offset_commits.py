@@ -56,7 +56,7 @@ def started(folder: Path, port: int, options: Sequence[str]) -> subprocess.Popen
     while time.perf_counter() < deadline_s and manager.poll() is None:
         try:
             with socket.create_connection(("127.0.0.1", port)) as probe:
-                probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: manager\r\nConnection: close\r\n\r\n")
+                probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 if probe.recv(64).startswith(b"HTTP/1.1 200"):
                     return manager
         except OSError:

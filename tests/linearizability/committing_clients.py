@@ -62,7 +62,7 @@ class ManagerLine:
                 raise NotSent(self._port) from error
         reader, writer = self._stream
         content = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: manager\r\nContent-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         try:
             async with asyncio.timeout(ANSWER_S):
                 writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
