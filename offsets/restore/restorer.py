@@ -441,8 +441,8 @@ class _SetRun:
         found: dict[QueueKey, QueueNow] = {}
         for wanted in self.wanted:
             key, of_topic = wanted.key, ends[wanted.key.topic]
-            bounds = None if isinstance(of_topic, str) else of_topic.get(key.queue_id)
-            found[key] = QueueNow(shown.offset(key), bounds, members[key.group], resets_on_server)
+            bounds, problem = (None, of_topic) if isinstance(of_topic, str) else (of_topic.get(key.queue_id), "")
+            found[key] = QueueNow(shown.offset(key), bounds, members[key.group], resets_on_server, problem)
         return found
 
     async def _prove(self, queue: tuple[str, int], offset: int) -> Proved:

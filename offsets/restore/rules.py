@@ -66,11 +66,13 @@ class QueueNow(NamedTuple):
 
     #: None: no offset.
     shown: int | None
-    #: None: the broker does not have the queue.
+    #: None: the broker does not have the queue, or does not show its ends.
     ends: QueueEnds | None
     members: GroupMembers
     #: It sends members to an offset by itself (222).
     resets_on_server: bool
+    #: Why the broker does not show its ends; blank if it does, or does not have it.
+    problem: str = ""
 
 
 class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
@@ -168,7 +170,7 @@ def _never(wanted: Wanted, now: QueueNow) -> str:
     if wanted.offset is None:
         return "there was no offset, which no request brings back"
     if now.ends is None:
-        return "the broker does not have the queue"
+        return now.problem or "the broker does not have the queue"
     if wanted.offset > now.ends.max_offset:
         return f"it is beyond the end of the queue, {now.ends.max_offset}"
     if now.members.is_online and not now.resets_on_server:

@@ -248,6 +248,22 @@ def test_what_a_slave_has_copied_since_the_reading_stays_and_what_it_has_not_yet
         assert committed(site.broker, READERS, REWOUND) == 20
 
 
+def test_what_a_manager_only_reports_is_written_by_one_request(tmp_path):
+    with contextlib.closing(Lab(tmp_path)) as lab:
+        pair = Pair(lab, V5_5)
+        manager = pair.manager(reading_period_ms=1000, repair="report")
+        online(lab, pair.master, READERS, **pair.clients())
+        make_topic(pair.master, ORDERS, messages=100)
+        commit(pair.master, READERS, ORDERS, 80)
+        has_copied(pair.slave, READERS, **{ORDERS: 100})
+        site = fail_over(pair, manager)
+        wait_until(lambda: outcome(site, READERS, ORDERS) == "would change", seconds=SOON_S, what="the report")
+        assert committed(site.broker, READERS, ORDERS) is None
+        applied = manager.post(f"/v1/offsets/repairs/{site.run['run']}/apply", {"writer": "alice"})
+        assert applied.status == 200, applied
+        assert (outcome(site, READERS, ORDERS), committed(site.broker, READERS, ORDERS)) == ("pushed", 80)
+
+
 def test_offsets_are_raised_where_brokers_keep_them_and_their_queues_in_rocksdb(tmp_path):
     with a_pair(tmp_path, V5_5, storeType="defaultRocksDB") as (pair, manager):
         online(pair.lab, pair.master, READERS, **pair.clients())
@@ -323,7 +339,7 @@ def test_a_manager_that_was_paused_over_a_failover_writes_nothing_when_it_goes_o
         first.process.resume()
         wait_until(lambda: not first.leads(), seconds=SOON_S, what="it knows that it does not lead")
         holds_for(lambda: committed(pair.slave, READERS, ORDERS) == 10, seconds=10, what="the rewind")
-        assert first.get("/v1/offsets/repairs").body["runs"] == []
+        assert [first.events(name) for name in ("offsets_repaired", "offsets_lost")] == [[], []]
 
 
 @pytest.mark.soak

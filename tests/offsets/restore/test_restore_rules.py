@@ -106,6 +106,12 @@ def test_messages_are_looked_at_where_that_decides(wanted, shown, options, expec
     assert needs_proof(wanted, shown, options) is expected
 
 
+def test_ends_of_a_queue_that_the_broker_does_not_show_are_not_taken_for_none():
+    unknown = now(ends=None)._replace(problem="the user needs Get of the topic")
+    assert plan(Wanted(KEY, 80), unknown, None, Options()).why == "the user needs Get of the topic"
+    assert "does not have" in plan(Wanted(KEY, 80), now(ends=None), None, Options()).why
+
+
 def test_members_that_are_online_are_sent_to_the_offset():
     assert plan(Wanted(KEY, 80), now(), Proved(80), Options()).sends_members
     offline = plan(Wanted(KEY, 80), now(members=OFFLINE), Proved(80), Options(pulls=True))
