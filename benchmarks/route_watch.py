@@ -78,7 +78,7 @@ class Watcher(asyncio.Protocol):
         """Request the events."""
         # uvloop's transports are none of asyncio's classes.
         cast("asyncio.Transport", transport).write(
-            f"GET /v1/routes/watch?topic={self._topic} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+            f"GET /v1/routes/watch?topic={self._topic} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         )
 
     def data_received(self, data: bytes) -> None:

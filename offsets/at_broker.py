@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from offsets.proof import LogBefore, LogNow, LogProof, Look, NoMessage, prove
+from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, prove
 from offsets.queue_proof import QueueEnds, QueuePlace
-from offsets.readings.fingerprints import fingerprint_of, none_by
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import broker_options, broker_runtime
@@ -31,7 +30,7 @@ from remoting.admin.offsets import (
     min_offset,
     reset_offset,
 )
-from remoting.admin.stored_messages import message_in_log, queue_entry
+from remoting.admin.stored_messages import StoredMessage, is_none_there, message_in_log, queue_entry
 from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.client import send_always
@@ -57,6 +56,7 @@ BROKER_FAILURES: Final = (Refused, InvokeError, BodyError)
 #: The option of brokers from 5.5.0 on that keep what was popped outside the log: no slave has it.
 _POPS_IN_KV: Final = "popConsumerKVServiceEnable"
 _NAME: Final = "brokerName"
+_CONSUME_POP: Final = "CONSUME_POP"
 #: Releases that cannot pop, as 28 spells them.
 _BEFORE_POP: Final = ("V3_", "V4_")
 
@@ -129,7 +129,9 @@ class AtBroker:
         """
         try:
             options = await self.call(broker_options([_NAME, RESETS_ON_SERVER, _POPS_IN_KV]))
-        except Refused:
+        except Refused as refused:
+            if refused.code == ResponseCode.SYSTEM_BUSY:
+                raise NotServing(str(refused)) from refused
             return BrokerOptions()
         except (InvokeError, BodyError) as error:
             raise NotServing(str(error)) from error
@@ -155,21 +157,28 @@ class AtBroker:
         can_pop = runtime.version is None or not runtime.version.startswith(_BEFORE_POP)
         return BrokerLog(LogNow(max(begin, 0), end, epochs, master_epoch), runtime.boot_unix_ms, can_pop)
 
-    async def prove(self, before: LogBefore, now: LogNow) -> LogProof:
-        """Return how far its log is the one that was read before; raises NotServing where a look has no answer."""
-        looks: list[Look] = [NoMessage.UNKNOWN] * len(before.fingerprints)
+    async def prove(self, before: LogBefore, now: LogNow, seen: set[Fingerprint] | None = None) -> LogProof:
+        """Return how far its log is the one that was read before; raises NotServing where a look has no answer.
+
+        Fingerprints that are `seen` in its log are not looked at, and others are added: hundreds may be on a slow disk.
+        """
+        seen = set() if seen is None else seen
+        looks: list[Look] = [mark if mark in seen else NoMessage.UNKNOWN for mark in before.fingerprints]
         unframed: list[int] = []
 
         async def look(number: int) -> None:
             try:
-                looks[number] = await self.look(before.fingerprints[number].place)
+                mark = before.fingerprints[number]
+                looks[number] = found = await self.look(mark.place)
+                if found == mark:
+                    seen.add(mark)
             except AnswerNotFramed:
                 unframed.append(number)
 
         kept = [number for number, fingerprint in enumerate(before.fingerprints) if fingerprint.place >= now.begin]
         try:
             async with asyncio.timeout(LOOKS_S):
-                await for_all(kept, look)
+                await for_all([number for number in kept if looks[number] is NoMessage.UNKNOWN], look)
                 for number in unframed:
                     looks[number] = await self._look_alone(before.fingerprints[number].place)
             # What expires meanwhile is not lost.
@@ -236,6 +245,8 @@ class AtBroker:
             return GroupMembers(GroupKind.UNKNOWN)
         if connected.is_broadcasting:
             return GroupMembers(GroupKind.BROADCAST, is_online=True)
+        if connected.consume_type == _CONSUME_POP:
+            return GroupMembers(GroupKind.POP, is_online=True)
         unknown = GroupMembers(GroupKind.UNKNOWN, is_online=True)
         if len(connected.clients) > MEMBERS_MAX:
             return unknown
@@ -248,7 +259,7 @@ class AtBroker:
                 if can_pop:
                     return unknown
                 continue
-            if running.pop_queues:
+            if running.pop_queues or running.consume_type == _CONSUME_POP:
                 return GroupMembers(GroupKind.POP, is_online=True)
             if can_pop and not (running.queues or running.started_unix_ms):
                 # A member without any queue tells at least when it started. A proxy tells nothing of its gRPC clients.
@@ -365,6 +376,25 @@ class AtBroker:
         except NotSupported:
             found = await self.call(topic_definition_of_all(topic))
         return 0 if found is None else found.read_queue_nums
+
+
+def none_by(failure: InvokeError | Refused | BodyError) -> NoMessage:
+    """Return what a look that has failed says; bytes that are no message are those in the middle of another one."""
+    is_absent = is_none_there(failure) if isinstance(failure, Refused) else isinstance(failure, BodyError)
+    return NoMessage.ABSENT if is_absent else NoMessage.UNKNOWN
+
+
+def fingerprint_of(message: StoredMessage) -> Fingerprint:
+    """Return what a message is known again by."""
+    return Fingerprint(
+        place=message.physical_offset,
+        length=message.length,
+        topic=message.topic,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        store_unix_ms=message.store_unix_ms,
+        body_crc=message.body_crc,
+    )
 
 
 async def for_all(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:

@@ -98,13 +98,6 @@ class RecordView(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     value: bytes
 
 
-class RecordBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A record of RocksDB, both in Base64."""
-
-    key: bytes
-    value: bytes
-
-
 class ImportBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """A file whose offsets are to be stored."""
 
@@ -112,7 +105,7 @@ class ImportBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=Tr
     #: The bytes of the file, in Base64; of dialects broker and client.
     file: Annotated[bytes, msgspec.Meta(max_length=FILE_BYTES_MAX)] = b""
     #: Of dialect rocksdb.
-    records: Annotated[list[RecordBody], msgspec.Meta(max_length=RECORDS_MAX)] = []
+    records: Annotated[list[RecordView], msgspec.Meta(max_length=RECORDS_MAX)] = []
     cluster: str = DEFAULT_CLUSTER
     #: Of the offsets of this manager.
     namespace: str = ""

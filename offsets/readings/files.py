@@ -28,7 +28,7 @@ import msgspec
 
 from offsets.proof import Fingerprint
 from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
-from offsets.readings.reading import MasterRun, Reading
+from offsets.readings.reading import Parting, Reading
 from offsets.readings.table import StoredTable, TableOffsets
 from offsets.values import GroupKind, SetName
 from remoting.admin.log_epochs import LogEpoch
@@ -65,6 +65,8 @@ class ReadingHead(msgspec.Struct, frozen=True, array_like=True):
     fingerprints: tuple[Fingerprint, ...]
     #: Of full tables: kinds of groups that are known.
     kinds: dict[str, GroupKind] = {}
+    #: The last partings of the set.
+    partings: tuple[Parting, ...] = ()
 
 
 Part = TypeVar("Part", ReadingHead, StoredTable)
@@ -83,17 +85,11 @@ class _Minute:
     #: Of the readings in it.
     first_unix_ms: int
     last_unix_ms: int
-    #: Where the log ended at the first and at the last of them.
-    first_end: int
-    last_end: int
     bytes: int
     #: Of its first frame with what is before.
     full_bytes: int
-    run: MasterRun
     #: Readings in it.
     frames: int
-    #: What is behind this place was cut off.
-    place_max: int | None = None
 
 
 @dataclass(slots=True)
@@ -104,8 +100,6 @@ class _Job:
     #: To be appended, or to replace what the file has.
     frame: bytes | None = None
     is_new: bool = False
-    #: Readings of a log that ended behind this place are cut off.
-    place: int | None = None
     #: The file is cut to so many bytes, and removed for 0.
     size: int = 0
     error: str = ""
@@ -165,7 +159,7 @@ class ReadingFiles:
         if files.is_cut:
             return
         minute = files.minutes[-1]
-        minute.last_unix_ms, minute.last_end = head.ended_unix_ms, head.first_end
+        minute.last_unix_ms = head.ended_unix_ms
         minute.bytes += len(frame)
         minute.frames += 1
         self._start(_Job(minute.path, frame))
@@ -173,16 +167,6 @@ class ReadingFiles:
     def write_lines(self, path: Path, lines: bytes, *, is_new: bool) -> None:
         """Append lines to another file soon, or replace what it has."""
         self._start(_Job(path, lines, is_new=is_new))
-
-    def cut(self, set_name: SetName, place: int, is_kept: Callable[[MasterRun], bool]) -> None:
-        """Remove readings of other runs than those that are kept whose log went beyond a place."""
-        files = self._sets.get(set_name, _SetFiles())
-        for minute in [minute for minute in files.minutes if not is_kept(minute.run)]:
-            if minute.first_end > place:
-                self._remove(files, minute)
-            elif minute.last_end > place:
-                minute.place_max = minute.last_end = place
-                self._start(_Job(minute.path, place=place))
 
     def moments(self, set_name: SetName) -> list[int]:
         """Return when the readings were taken that files begin with, and the newest one: Unix ms, the oldest first."""
@@ -206,8 +190,7 @@ class ReadingFiles:
             kinds: dict[str, GroupKind] = {}
             try:
                 for head, table, _ in _frames(minute.path, with_tables=True):
-                    is_behind = minute.place_max is not None and head.first_end > minute.place_max
-                    if head.ended_unix_ms > unix_ms or is_behind:
+                    if head.ended_unix_ms > unix_ms:
                         break
                     newest, kinds = head, head.kinds or kinds
                     tables.append(table)
@@ -310,25 +293,12 @@ def _perform(jobs: list[_Job]) -> None:
             if job.frame is not None:
                 if job.path not in failed:
                     _append(job.path, job.frame, is_new=job.is_new)
-            elif job.place is not None:
-                _cut_behind(job.path, job.place)
             else:
                 with suppress(FileNotFoundError):
                     os.truncate(job.path, job.size) if job.size else job.path.unlink()
         except (OSError, _Damaged) as error:
             job.error = str(error)
             failed.add(job.path)
-
-
-def _cut_behind(path: Path, place: int) -> None:
-    """Cut off the readings of a log that had ended behind a place."""
-    kept = 0
-    with suppress(FileNotFoundError):
-        for head, _, end in _frames(path, with_tables=False):
-            if head.first_end > place:
-                os.truncate(path, kept)
-                return
-            kept = end
 
 
 def _append(path: Path, content: bytes, *, is_new: bool) -> None:
@@ -382,11 +352,8 @@ def _minute(path: Path, heads: list[ReadingHead], full_bytes: int, size: int) ->
         path=path,
         first_unix_ms=first.ended_unix_ms,
         last_unix_ms=heads[-1].ended_unix_ms,
-        first_end=first.first_end,
-        last_end=heads[-1].first_end,
         bytes=size,
         full_bytes=full_bytes,
-        run=MasterRun(first.master, first.master_epoch, first.boot_unix_ms),
         frames=len(heads),
     )
 

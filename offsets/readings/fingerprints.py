@@ -7,9 +7,10 @@ one of its queue (321). It passes no queue twice, so it is short. Bodies are rec
 
 from typing import Final
 
-from offsets.proof import Fingerprint, Look, NoMessage
+from offsets.at_broker import fingerprint_of, none_by
+from offsets.proof import Fingerprint, Look
 from remoting.admin.client import AdminClient
-from remoting.admin.stored_messages import LogFileEnds, StoredMessage, is_none_there, message_in_log, queue_entry
+from remoting.admin.stored_messages import LogFileEnds, message_in_log, queue_entry
 from remoting.protocol.errors import BodyError, InvokeError, Refused
 
 #: Messages that are looked at in one reading of a log that stands still.
@@ -24,25 +25,6 @@ async def look_at(admin: AdminClient, address: str, place: int) -> Look:
         return fingerprint_of(await admin.call(address, message_in_log(place)))
     except (InvokeError, Refused, BodyError) as error:
         return none_by(error)
-
-
-def none_by(failure: InvokeError | Refused | BodyError) -> NoMessage:
-    """Return what a look that has failed says; bytes that are no message are those in the middle of another one."""
-    is_absent = is_none_there(failure) if isinstance(failure, Refused) else isinstance(failure, BodyError)
-    return NoMessage.ABSENT if is_absent else NoMessage.UNKNOWN
-
-
-def fingerprint_of(message: StoredMessage) -> Fingerprint:
-    """Return what a message is known again by."""
-    return Fingerprint(
-        place=message.physical_offset,
-        length=message.length,
-        topic=message.topic,
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        store_unix_ms=message.store_unix_ms,
-        body_crc=message.body_crc,
-    )
 
 
 class LogWatch:

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from offsets.readings.reader import FAILURES
+from offsets.at_broker import AtBroker
 from offsets.values import GroupKind, GroupTopic, SetName, is_pop_retry
 from remoting.admin.client import AdminClient
-from remoting.admin.clients import running_consumer
-from remoting.admin.groups import connections_of_group
 
 #: Groups that are asked in a second, all brokers together.
 ASKED_PER_S: Final = 10
@@ -20,12 +18,8 @@ ASKED_PER_S: Final = 10
 OLD_MS: Final = 60_000
 #: What was found so long ago is not known any more once the group moves: its members may be others.
 STALE_MS: Final = 10 * OLD_MS
-#: Members of a group that are asked; of a larger one the kind stays unknown.
-MEMBERS_MAX: Final = 32
 #: Groups that are remembered, and that wait.
 GROUPS_MAX: Final = 100_000
-
-_CONSUME_POP: Final = "CONSUME_POP"
 
 
 class _Known(NamedTuple):
@@ -67,7 +61,7 @@ class GroupKinds:
         (cluster, group), address = self._waiting.popitem(last=False)
         self._asked[cluster, group] = _Known(now_ms, address)
         self._asked.move_to_end((cluster, group))
-        kind = await kind_of(self._admin, address, group)
+        kind = (await AtBroker(self._admin, SetName(cluster, ""), address).members(group)).kind
         kinds = self._kinds.setdefault(cluster, {})
         # Without members it is what it was.
         if kind is not GroupKind.UNKNOWN or group not in kinds:
@@ -76,24 +70,3 @@ class GroupKinds:
             (of_cluster, oldest), _ = self._asked.popitem(last=False)
             self._kinds[of_cluster].pop(oldest, None)
         return True
-
-
-async def kind_of(admin: AdminClient, address: str, group: str) -> GroupKind:
-    """Return how the members of a group consume that are connected to a broker now; UNKNOWN unless all of them tell."""
-    try:
-        connections = await admin.call(address, connections_of_group(group))
-        if connections is None or not 0 < len(connections.clients) <= MEMBERS_MAX:
-            return GroupKind.UNKNOWN
-        if connections.is_broadcasting:
-            return GroupKind.BROADCAST
-        if connections.consume_type == _CONSUME_POP:
-            return GroupKind.POP
-        holds_queues = False
-        for client in connections.clients:
-            running = await admin.call(address, running_consumer(group, client.client_id))
-            if running.pop_queues or running.consume_type == _CONSUME_POP:
-                return GroupKind.POP
-            holds_queues = holds_queues or bool(running.queues)
-    except FAILURES:
-        return GroupKind.UNKNOWN
-    return GroupKind.PULL if holds_queues else GroupKind.UNKNOWN

@@ -20,6 +20,24 @@ class MasterRun(NamedTuple):
     boot_unix_ms: int | None
 
 
+class Parting(NamedTuple):
+    """Where the log of a new master has parted from the logs of all runs before: messages of theirs behind it are lost.
+
+    They may come back, with a disk or another replica: so what was read of them is kept, and no repair goes by it.
+    """
+
+    #: When it was found.
+    unix_ms: int
+    place: int
+    #: Of the new master; it may be known without its start.
+    run: MasterRun
+
+    def has_lost(self, run: MasterRun, unix_ms: int) -> bool:
+        """Return whether what was read of a run at a moment, behind the place, is lost."""
+        is_own = run[:2] == self.run[:2] and self.run.boot_unix_ms in (None, run.boot_unix_ms)
+        return unix_ms <= self.unix_ms and not is_own
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The offsets of all groups at the master of a set: the end of its log was read before and after them."""

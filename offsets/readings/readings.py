@@ -33,7 +33,7 @@ from offsets.readings.files import ReadingFiles, ReadingHead
 from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, JumpLog, jumps_between, summaries
 from offsets.readings.kinds import ASKED_PER_S, GroupKinds
 from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_replica
-from offsets.readings.reading import KnownBefore, MasterRun, Reading, ReplicaReading
+from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReplicaReading
 from offsets.readings.table import (
     Change,
     TableOffsets,
@@ -59,6 +59,8 @@ RUNS_MAX: Final = 3
 COPIES_WITHIN_MS: Final = 180_000
 #: A reading of a replica counts if it is over so soon after that of its master.
 REPLICA_WITHIN_MS: Final = 1_000
+#: Partings of a set that are remembered.
+PARTINGS_MAX: Final = 16
 #: Readings under way of brokers that answered last, and of those that did not: masters, and the same of replicas.
 READS_MAX: Final = 64
 FAILING_READS_MAX: Final = 16
@@ -129,10 +131,18 @@ class _Set:
     #: Of the last minute of each of the last runs, the newest last.
     readings: list[Reading] = field(default_factory=list)
     fingerprints: list[_Taken] = field(default_factory=list)
+    partings: list[Parting] = field(default_factory=list)
     replicas: dict[str, _Replica] = field(default_factory=dict)
     reader: MasterReader | None = None
     is_under_way: bool = False
     problem: str = ""
+
+    def known_marks(self) -> Iterator[_Taken]:
+        """Yield the fingerprints that are not known to be of lost messages."""
+        for mark in self.fingerprints:
+            partings = (parting for parting in self.partings if parting.place <= mark.fingerprint.place)
+            if not any(parting.has_lost(mark.run, mark.unix_ms) for parting in partings):
+                yield mark
 
 
 class Readings:
@@ -179,7 +189,7 @@ class Readings:
         if found is None or not former:
             return None
         *others, newest = former
-        marks = {taken.fingerprint for taken in found.fingerprints if not _is_of(taken.run, master)}
+        marks = {taken.fingerprint for taken in found.known_marks() if not _is_of(taken.run, master)}
         replica = found.replicas.get(master.address)
         return KnownBefore(
             readings=(*(reading for reading in others if now_ms - reading.ended_ms <= MINUTE_MS), newest),
@@ -199,9 +209,9 @@ class Readings:
     def log_before(self, reading: Reading) -> tuple[LogBefore, list[Fingerprint]]:
         """Return the log that a reading saw, as far as it is known, and the fingerprints of the run that was read."""
         found = self._sets.get(reading.set_name)
-        taken = [] if found is None else found.fingerprints
-        own = [mark.fingerprint for mark in taken if mark.run == reading.run]
-        former = [mark.fingerprint for mark in taken if mark.unix_ms <= reading.ended_unix_ms]
+        found = found or _Set(reading.set_name, 0)
+        own = [mark.fingerprint for mark in found.fingerprints if mark.run == reading.run]
+        former = [mark.fingerprint for mark in found.known_marks() if mark.unix_ms <= reading.ended_unix_ms]
         return LogBefore(tuple(sorted({*own, *former})), reading.second_end, reading.epochs), own
 
     def moments(self, set_name: SetName) -> list[int]:
@@ -209,18 +219,21 @@ class Readings:
         return self._files.moments(set_name)
 
     def parted(self, master: SetMaster, place: int) -> None:
-        """Forget readings and fingerprints of former masters behind a place from which on their messages are lost.
+        """Let no repair go by readings and fingerprints of former masters behind a place: their messages are lost.
 
         Call it once the proof is known, in every mode: they would contradict those of the present log.
         """
         if (found := self._sets.get(master.set_name)) is not None:
+            run = MasterRun(master.address, master.master_epoch, master.boot_unix_ms)
+            # The clock may have leapt back.
+            unix_ms = max([self._clock.unix_ms(), *(taken.unix_ms for taken in found.fingerprints)])
+            parting = Parting(unix_ms, place, run)
+            found.partings = [*found.partings, parting][-PARTINGS_MAX:]
             found.readings = [
-                reading for reading in found.readings if _is_of(reading.run, master) or reading.first_end <= place
+                reading
+                for reading in found.readings
+                if reading.first_end <= place or not parting.has_lost(reading.run, parting.unix_ms)
             ]
-            found.fingerprints = [
-                taken for taken in found.fingerprints if _is_of(taken.run, master) or taken.fingerprint.place < place
-            ]
-        self._files.cut(master.set_name, place, lambda run: _is_of(run, master))
 
     def jumps(self, limit: int, is_wanted: Callable[[Jump], bool] = lambda _: True) -> list[Jump]:
         """Return the last jumps that are wanted, the newest first."""
@@ -267,6 +280,7 @@ class Readings:
             for head in heads:
                 run = MasterRun(head.master, head.master_epoch, head.boot_unix_ms)
                 found.fingerprints += (_Taken(mark, run, head.ended_unix_ms) for mark in head.fingerprints)
+            found.partings = list(heads[-1].partings)
             _thin(found.fingerprints)
         self._jump_log.add(await asyncio.to_thread(_jumps_in, self._jump_file))
         self._is_loaded = True
@@ -299,7 +313,7 @@ class Readings:
         if reader is None or not _is_same_master(reader.master, master):
             reader = found.reader = MasterReader(self._admin, self._clock, master)
         try:
-            answer = await reader.read(is_log_known=bool(found.fingerprints))
+            answer = await reader.read(is_log_known=any(found.known_marks()))
             if not self._following.is_master(master):
                 return
             self._take(found, master, answer)
@@ -358,6 +372,7 @@ class Readings:
             second_end=reading.second_end,
             epochs=None if reading.epochs is None else tuple((row.epoch, row.start_offset) for row in reading.epochs),
             fingerprints=answer.fingerprints,
+            partings=tuple(found.partings),
             kinds=kinds,
         )
 
@@ -488,17 +503,17 @@ def _kept(readings: list[Reading], newest: Reading) -> Iterator[Reading]:
 
 
 def _thin(taken: list[_Taken]) -> None:
-    """Keep all fingerprints of the newest readings, and of older ones the last of each minute, or of each hour."""
+    """Keep all fingerprints of the newest readings, and of older ones the last of each run in a minute, or an hour."""
     newest_ms = taken[-1].unix_ms if taken else 0
-    kept: dict[tuple[int, int], _Taken] = {}
+    kept: dict[tuple[int, int, MasterRun], _Taken] = {}
     for number, mark in enumerate(taken):
         age_ms = newest_ms - mark.unix_ms
         if age_ms <= _ALL_WITHIN_MS:
-            kept[0, number] = mark
+            kept[0, number, mark.run] = mark
         elif age_ms <= _HOUR_MS:
-            kept[1, mark.unix_ms // MINUTE_MS] = mark
+            kept[1, mark.unix_ms // MINUTE_MS, mark.run] = mark
         elif age_ms <= _DAYS_MS:
-            kept[2, mark.unix_ms // _HOUR_MS] = mark
+            kept[2, mark.unix_ms // _HOUR_MS, mark.run] = mark
     taken[:] = kept.values()
 
 

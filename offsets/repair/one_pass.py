@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, BrokerOptions, ShownOffsets, for_all
-from offsets.proof import LogBefore
+from offsets.proof import Fingerprint, LogBefore
 from offsets.queue_proof import Proved, first_behind, proved_offset
 from offsets.readings.reading import KnownBefore
 from offsets.repair.rules import (
@@ -98,6 +100,8 @@ class RepairPass:
         self._options = BrokerOptions()
         self._log: BrokerLog | None = None
         self._before: Before | None = None
+        #: Fingerprints that the log of this process has shown.
+        self._seen: set[Fingerprint] = set()
         self._members: dict[str, GroupMembers] = {}
         self._looks: dict[tuple[str, int], _QueueLooks] = defaultdict(_QueueLooks)
         self._table = ShownOffsets({}, frozenset())
@@ -117,10 +121,13 @@ class RepairPass:
     async def prepare(self) -> BrokerLog:
         """Prove the log of the broker; raises NotServing and OtherBroker."""
         self._options = await self._at.options()
-        self._log = log = await self._at.log(self._master_epoch)
+        former, self._log = self._log, await self._at.log(self._master_epoch)
+        log = self._log
+        if former is not None and former.boot_unix_ms != log.boot_unix_ms:
+            self._seen.clear()
         newest = self._known.readings[-1]
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
-        proof = await self._at.prove(before, log.now)
+        proof = await self._at.prove(before, log.now, self._seen)
         own = [reading for reading in self._known.readings if reading.run == newest.run]
         marks = [reading.fingerprint for reading in own if reading.fingerprint is not None]
         proof = proof.of_run(marks, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)
@@ -279,7 +286,7 @@ class RepairPass:
         self.queues[key] = queue
         if is_write:
             # Until it was read back.
-            self.queues[key] = _became(queue, Outcome.FAILED, "it was not sent in time")
+            self.queues[key] = replace(queue, outcome=Outcome.FAILED, why="it was not sent in time")
             writes.append(_Write(queue, decision))
 
     async def _write_all(self, writes: list[_Write]) -> None:
@@ -301,7 +308,7 @@ class RepairPass:
         try:
             if not await self._at.commit(queue.key, decision.offset, before_send):
                 why = "somebody has reset it, which waits for the group's next pull"
-                self.queues[queue.key] = _became(queue, Outcome.RIGHT, why)
+                self.queues[queue.key] = replace(queue, outcome=Outcome.RIGHT, why=why)
                 return
             if decision.sends_members:
                 await self._at.send_members(queue.key, decision.offset, before_send)
@@ -327,7 +334,7 @@ class RepairPass:
         except BROKER_FAILURES as error:
             for queue in list(self.queues.values()):
                 if queue.outcome is Outcome.PUSHED:
-                    self.queues[queue.key] = _became(queue, queue.outcome, f"not read back: {error}")
+                    self.queues[queue.key] = replace(queue, outcome=queue.outcome, why=f"not read back: {error}")
             return
         for queue in list(self.queues.values()):
             shown = self._table.offset(queue.key)
@@ -335,16 +342,12 @@ class RepairPass:
                 # Whether members were sent back does not show.
                 is_there = shown == queue.offset and not write.decision.sends_members
                 self.queues[queue.key] = (
-                    write.queue if is_there else _became(queue, Outcome.FAILED, f"{queue.why}; it shows {shown}")
+                    write.queue
+                    if is_there
+                    else replace(queue, outcome=Outcome.FAILED, why=f"{queue.why}; it shows {shown}")
                 )
             elif queue.outcome is Outcome.PUSHED and (shown is None or shown < (queue.offset or 0)):
                 self._fail(queue, f"a member has overwritten it: the broker shows {shown}")
 
     def _fail(self, queue: RepairedQueue, why: str) -> None:
-        self.queues[queue.key] = _became(queue, Outcome.FAILED, why)
-
-
-def _became(queue: RepairedQueue, outcome: Outcome, why: str) -> RepairedQueue:
-    return RepairedQueue(
-        queue.group, queue.topic, queue.queue_id, outcome, queue.before, queue.shown, queue.offset, why
-    )
+        self.queues[queue.key] = replace(queue, outcome=Outcome.FAILED, why=why)

@@ -218,15 +218,22 @@ class Repairer:
             problem = await self._prepared(one, master, known, changed_ms)
         if problem is None:
             return
-        if not problem:
-            async with self._turns:
-                problem = await _repaired(one)
         self._last = number = self._last + 1
-        run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), number=number, problem=problem)
+        run = replace(run, number=number, problem=problem)
         try:
+            if not problem:
+                async with self._turns:
+                    problem = await _repaired(one)
+            run = replace(_result(run, one, self._clock.now_ms() - changed_ms, changed_ms), problem=problem)
             await self._tell(run, one, known, changed_ms)
             if one.waiting and not problem:
                 await self._await_members(run, one, known, changed_ms)
+        except asyncio.CancelledError:
+            if one.first_write_ms is not None:
+                # What was written is listed, whatever ends the run.
+                run = _result(run, one, self._clock.now_ms() - changed_ms, changed_ms)
+                self._show(replace(run, problem="the master has changed again, or this manager ended"), one, changed_ms)
+            raise
         finally:
             # Once, as it has ended: whoever adds rows up would count it twice.
             self._emit(RepairRows(of=self._runs.get(number, run)))
@@ -291,12 +298,15 @@ class Repairer:
         return RepairPass(at, master.master_epoch, known, changed_ms, Allowed(writes, check, sends_back), self._clock)
 
     async def _tell(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
-        """Keep a run and tell it."""
+        """Tell a run and keep it."""
+        self._show(run, one, changed_ms)
         names = dict.fromkeys(GroupTopic(queue.group, queue.topic) for queue in run.queues)
+        await self._keep(run, KeptRun(run=run, known=known_of(known, names), changed_ms=changed_ms))
+
+    def _show(self, run: Run, one: RepairPass, changed_ms: int) -> None:
         self._runs[run.number] = run
         for number in list(self._runs)[:-RUNS_MAX]:
             del self._runs[number]
-        await self._keep(run, KeptRun(run=run, known=known_of(known, names), changed_ms=changed_ms))
         if one.first_write_ms is not None:
             self._emit(FirstWrite(milliseconds=one.first_write_ms - changed_ms))
         is_lost = run.problem or run.count(Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)

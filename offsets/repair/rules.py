@@ -310,14 +310,15 @@ def _behind_parting(before: Before, queue: QueueNow, parted_at: int, broker: Bro
 
 
 def _kept(before: Before, queue: QueueNow, parted_at: int) -> int | None:
-    """Return where a group goes on that went beyond the parting; None: nothing is known."""
+    """Return where a group goes on that went beyond the parting; None: nothing is known.
+
+    Never beyond what the former master had: a member may be at less than an older copy shows, and be sent forward.
+    """
     if parted_at == 0:
         return 0
+    newest, saved = before.offset(before.newest, queue.key), before.saved(queue.key)
     known = [] if queue.shown is None else [queue.shown]
-    saved = before.saved(queue.key)
-    may_raise = queue.group.kind is GroupKind.PULL and queue.proved is not None and queue.proved.until is not None
-    if may_raise and saved is not None and before.is_old_copy(queue.key, queue.shown):
-        assert queue.proved is not None, "checked above"
-        assert queue.proved.until is not None, "checked above"
-        known.append(_held_at_most(queue, min(queue.proved.until, saved)))
-    return min(parted_at, max(known)) if known else None
+    proved = None if queue.proved is None or queue.group.kind is not GroupKind.PULL else queue.proved.until
+    if proved is not None and saved is not None and before.is_old_copy(queue.key, queue.shown):
+        known.append(_held_at_most(queue, min(proved, saved)))
+    return None if newest is None or not known else min(parted_at, newest, max(known))

@@ -29,7 +29,6 @@ from offsets.restore.rules import (
     RestoredQueue,
     Status,
     Wanted,
-    became,
     needs_proof,
     plan,
     verified,
@@ -143,6 +142,8 @@ class Restorer:
         self._emit = emit
         self._is_leading = is_leading
         self._turn = asyncio.Lock()
+        #: The operation that runs sends nothing later, monotonic ms.
+        self._until_ms = 0
 
     async def restore(self, change: Change, scope: Scope, unix_ms: int | None) -> Restored:
         """Write the offsets of the newest reading at or before a moment; None: before the last change of the master.
@@ -217,6 +218,8 @@ class Restorer:
             return SetProblem(name, "the broker set has no master now, or is not followed")
 
         def check() -> None:
+            if self._clock.now_ms() > self._until_ms:
+                raise NotSent(master.address, "it was decided too long ago")
             if not (self._is_leading() and self._following.is_master(master)):
                 raise NotSent(
                     master.address, "it is not known to be the master, or this manager does not lead any more"
@@ -294,6 +297,7 @@ class Restorer:
         if sum(len(run.wanted) for run in runs) > RESTORED_MAX:
             raise _too_many()
         unix_ms = self._clock.unix_ms()
+        self._until_ms = self._clock.now_ms() + (READ_S + WRITE_S) * 1000
         await _within(READ_S, [run.plan for run in runs])
         if change.is_dry_run or not any(run.writes for run in runs):
             return Restored("", _queues(runs), problems)
@@ -404,7 +408,8 @@ class _SetRun:
         if self.before is None or self._options.allow_unproved:
             return
         assert self.reading is not None, "with its log"
-        if tuple(self.reading.run) == (self.master.address, self.master.master_epoch, log.boot_unix_ms):
+        is_known = log.boot_unix_ms is not None
+        if is_known and self.reading.run == (self.master.address, self.master.master_epoch, log.boot_unix_ms):
             # It has lost nothing since.
             self._same_until = log.now.end
             return
@@ -463,7 +468,7 @@ class _SetRun:
         )
 
     def _became(self, queue: RestoredQueue, status: Status, why: str) -> None:
-        self.queues[queue.key] = became(queue, status, why)
+        self.queues[queue.key] = replace(queue, status=status, why=why)
 
     async def _write(self, before: ShownOffsets, sent: list[RestoredQueue], queue: RestoredQueue) -> None:
         assert queue.new is not None, "it is to be written"

@@ -12,6 +12,7 @@ import enum
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from offsets.queue_proof import Proved, QueueEnds
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName, is_writable
@@ -155,24 +156,9 @@ def verified(queue: RestoredQueue, shown: int | None) -> RestoredQueue:
     """Return what became of an offset that the broker has taken, by what it shows afterwards."""
     assert queue.new is not None, "it was written"
     if shown is not None and (shown >= queue.new if (queue.old or 0) <= queue.new else shown < (queue.old or 0)):
-        return became(queue, Status.DONE)
-    return became(queue, Status.FAILED, f"a member that is online has overwritten it: the broker shows {shown}")
-
-
-def became(queue: RestoredQueue, status: Status, why: str = "") -> RestoredQueue:
-    """Return the queue with what became of it."""
-    return RestoredQueue(
-        queue.cluster,
-        queue.broker_name,
-        queue.group,
-        queue.topic,
-        queue.queue_id,
-        status,
-        queue.old,
-        queue.new,
-        why,
-        queue.sends_members,
-    )
+        return replace(queue, status=Status.DONE, why="")
+    why = f"a member that is online has overwritten it: the broker shows {shown}"
+    return replace(queue, status=Status.FAILED, why=why)
 
 
 def _never(wanted: Wanted, now: QueueNow) -> str:

@@ -116,7 +116,7 @@ def _read_entry(answer: RemotingCommand) -> QueueEntry | None:
         return None
     found = QueueEntry(
         physical_offset=body.queue_data[0].physic_offset,
-        min_offset=body.min_queue_index,
+        min_offset=max(body.min_queue_index, 0),
         max_offset=body.max_queue_index,
     )
     if found.physical_offset < 0 or found.max_offset < 0:

@@ -17,8 +17,8 @@ from offsets.values import GroupKind, GroupMembers
 def _only_last_fingerprint():
     prove = at_broker.AtBroker.prove
 
-    async def mutated(self, before, now):
-        return await prove(self, before._replace(fingerprints=before.fingerprints[-1:]), now)
+    async def mutated(self, before, *values):
+        return await prove(self, before._replace(fingerprints=before.fingerprints[-1:]), *values)
 
     return [mock.patch.object(at_broker.AtBroker, "prove", mutated)]
 

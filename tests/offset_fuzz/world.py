@@ -610,3 +610,9 @@ class World:
                 name: {queue: entry for queue, entry in queues.items() if self.chance(0.9)}
                 for name, queues in broker.offsets.items()
             }
+        # What it has forgotten, it knows no more.
+        broker.moves = {
+            (group, topic, queue_id): entry.moves
+            for (group, topic), queues in broker.offsets.items()
+            for queue_id, entry in queues.items()
+        }

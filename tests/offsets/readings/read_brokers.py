@@ -124,7 +124,8 @@ class ReadBroker:
         table = "mqPopTable" if fields["clientId"].startswith("pop") else "mqTable"
         other = "mqTable" if table == "mqPopTable" else "mqPopTable"
         held = "{}" if fields["clientId"].startswith("idle") else f"{{{queue}:{{}}}}"
-        text = f'{{"{table}":{held},"{other}":{{}},"properties":{{}},"subscriptionSet":[]}}'
+        properties = '{"PROP_CONSUMER_START_TIMESTAMP":"1"}'
+        text = f'{{"{table}":{held},"{other}":{{}},"properties":{properties},"subscriptionSet":[]}}'
         return RemotingCommand(0, body=text.encode())
 
 

@@ -70,7 +70,7 @@ async def test_readings_of_the_new_master_say_nothing_of_before(site):
     assert [reading.master_epoch for reading in site.known().readings] == [5, 5, 5, 6, 6, 6]
 
 
-async def test_what_is_behind_the_place_where_logs_part_is_forgotten(site):
+async def test_no_repair_goes_by_what_is_behind_the_place_where_logs_part(site, tmp_path):
     await site.read(6, offset=9)
     site.promote(2, 6)
     known = site.known()
@@ -80,12 +80,38 @@ async def test_what_is_behind_the_place_where_logs_part_is_forgotten(site):
 
     found = site.known()
     assert [reading.first_end for reading in found.readings] == [reading.first_end for reading in known.readings[:3]]
-    assert list(found.fingerprints) == [mark for mark in known.fingerprints if mark.place < place]
+    kept = [mark for mark in known.fingerprints if mark.place < place]
+    assert list(found.fingerprints) == kept
     assert site.status().reading.master_epoch == 6
-    # Files too: a restore to that moment gets an older reading.
-    assert site.readings.at(NAME, known.readings[-1].ended_unix_ms).first_end == place
+    # The next master has this log, and the next process knows it too.
+    await site.read(2, offset=1, master=2)
+    site.promote(1, 7)
+    own = [mark for mark in site.known().fingerprints if mark not in kept]
+    assert own
+    assert not set(own) & set(known.fingerprints)
+    await site.readings.close()
+    async with running(tmp_path) as again:
+        again.elect(3, 8)
+        assert set(again.known().fingerprints) == {*kept, *own}
+
+
+async def test_what_is_lost_can_be_restored_once_its_log_is_back(site, tmp_path):
+    await site.read(6, offset=9)
+    site.promote(2, 6)
+    lost = site.known().readings[-1]
     site.readings.parted(site.master, 0)
     assert site.known() is None
+    await site.read(3, offset=1, master=2)
+    await site.readings.close()
+
+    async with running(tmp_path) as again:
+        for readings in (site.readings, again.readings):
+            found = readings.at(NAME, lost.ended_unix_ms)
+            assert found.first_end == lost.first_end
+            before, own = readings.log_before(found)
+            assert lost.fingerprint in own
+            # Those of the log that came meanwhile say nothing of it.
+            assert set(before.fingerprints) == set(own)
 
 
 async def test_a_restart_within_an_epoch_is_noticed_by_the_reading_and_told(site):

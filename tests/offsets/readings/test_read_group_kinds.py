@@ -4,8 +4,9 @@ import pytest
 from read_brokers import Brokers, ReadBroker
 from reading_builders import NAME
 
+from offsets.at_broker import MEMBERS_MAX, AtBroker
 from offsets.readings import kinds
-from offsets.readings.kinds import MEMBERS_MAX, OLD_MS, STALE_MS, GroupKinds, kind_of
+from offsets.readings.kinds import OLD_MS, STALE_MS, GroupKinds
 from offsets.values import GroupKind, GroupTopic, is_pop_retry
 from remoting.admin.client import AdminClient, AdminLimits
 
@@ -36,7 +37,7 @@ def admin(broker):
 )
 async def test_a_group_pulls_only_if_all_of_its_members_show_it(broker, admin, members, expected):
     broker.groups = {} if members is None else {"g": members}
-    assert await kind_of(admin, "a", "g") is expected
+    assert (await AtBroker(admin, NAME, "a").members("g")).kind is expected
 
 
 @pytest.mark.parametrize(
@@ -46,12 +47,12 @@ async def test_a_group_pulls_only_if_all_of_its_members_show_it(broker, admin, m
 async def test_what_the_broker_says_of_the_group_counts(broker, admin, fields, expected):
     broker.groups = {"g": ["c1"]}
     broker.group_fields |= fields
-    assert await kind_of(admin, "a", "g") is expected
+    assert (await AtBroker(admin, NAME, "a").members("g")).kind is expected
 
 
 async def test_a_member_that_does_not_answer_leaves_the_group_unknown(broker, admin):
     broker.groups, broker.refused = {"g": ["c1"]}, {307: (207, "no answer")}
-    assert await kind_of(admin, "a", "g") is GroupKind.UNKNOWN
+    assert (await AtBroker(admin, NAME, "a").members("g")).kind is GroupKind.UNKNOWN
 
 
 async def test_groups_that_move_are_asked_once_a_minute(broker, admin):

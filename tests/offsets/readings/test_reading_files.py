@@ -11,7 +11,6 @@ from reading_builders import NAME, UNIX_MS, a_head, a_mark
 from offsets.readings import files as module
 from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
 from offsets.readings.files import HOURS_MAX, ReadingFiles
-from offsets.readings.reading import MasterRun
 from offsets.readings.table import Trail, offsets_text
 from offsets.values import GroupKind, GroupTopic, SetName
 
@@ -216,20 +215,6 @@ async def test_a_disk_that_is_too_slow_loses_the_oldest(disk, monkeypatch):
     assert disk.offset(7) is None
 
 
-async def test_readings_of_a_log_that_is_lost_go_and_those_of_its_heir_stay(disk):
-    heir = {"master": "10.0.0.2:10911", "master_epoch": 6}
-    await disk.take(30)
-    disk.trails.clear()
-    await disk.take(5, **heir)
-    # The 20th reading saw a log that ended at 2000.
-    disk.files.cut(NAME, 2000, lambda run: run == MasterRun("10.0.0.2:10911", 6, 1))
-    for found in (disk, (await disk.again())[0]):
-        await disk.files.flush()
-        assert [found.offset(number) for number in (12, 19, 20, 29, 30, 34)] == [12, 19, 20, 20, 30, 34]
-    again, _ = await disk.again()
-    assert [again.offset(number) for number in (20, 29, 34)] == [20, 20, 34]
-
-
 async def test_a_reading_that_waits_to_be_written_is_no_damage(disk):
     await disk.take(13)
     await disk.take(12, flush=False)
@@ -238,6 +223,5 @@ async def test_a_reading_that_waits_to_be_written_is_no_damage(disk):
 
 async def test_nothing_is_known_of_other_sets(disk):
     other = SetName("C", "other")
-    disk.files.cut(other, 0, lambda run: False)
     assert disk.files.moments(other) == []
     assert disk.files.read(other, UNIX_MS, 0) is None

@@ -150,6 +150,8 @@ def parted(newest=1_000, *, copies=None, **values):
     [
         pytest.param(parted(), a_queue(950, parted_at=900), (Outcome.SET_BACK, 900), id="shown beyond the parting"),
         pytest.param(parted(), a_queue(500, parted_at=900), (Outcome.SET_BACK, 500), id="shown before it"),
+        pytest.param(parted(70), a_queue(950, parted_at=900), (Outcome.SET_BACK, 70), id="more than its master had"),
+        pytest.param(parted(None), a_queue(950, parted_at=900), NOT_PROVED, id="its master had none"),
         pytest.param(parted(), a_queue(None, parted_at=900), NOT_PROVED, id="no offset, and nothing proves one"),
         pytest.param(parted(), a_queue(None, parted_at=0), (Outcome.SET_BACK, 0), id="an emptied store"),
         pytest.param(

@@ -6,13 +6,14 @@ import pytest
 from repair_site import NAME, Group, Site
 
 from history.rows import Moment, RowMaker
+from offsets import at_broker
 from offsets.repair import repairer as repairer_module
 from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairApplied, RepairNotKept
 from offsets.repair.repairer import NotApplicable
 from offsets.repair.rules import Outcome
 from offsets.sets.followed import MasterChange, MasterChangeKind
-from remoting.protocol.codes import BrokerRequestCode
-from remoting.protocol.errors import AnswerNotFramed, NotSent
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
+from remoting.protocol.errors import AnswerNotFramed, InvokeTimeout, NotSent, Refused
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 RESET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -364,6 +365,21 @@ async def test_a_broker_of_another_name_is_left_alone(tmp_path):
     assert "is broker-b by its own options" in outcome(site.told).problem
 
 
+async def test_a_broker_that_is_too_busy_to_show_its_options_is_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(at_broker, "PAUSE_S", 0)
+    site = Site(tmp_path)
+    lose_a_tail(site)
+    busy = iter(range(30))
+
+    def before(_, request):
+        if request.code == RequestCode.GET_BROKER_CONFIG and next(busy, None) is not None:
+            raise Refused(ResponseCode.SYSTEM_BUSY, "starting")
+
+    site.before = before
+    await site.run(site.repairer())
+    assert site.b.pending["g", "t", 0] == 60
+
+
 async def test_a_manager_that_does_not_lead_writes_nothing_until_it_leads(site):
     read_twice(site)
     site.promote(site.b)
@@ -393,6 +409,27 @@ async def test_a_manager_that_does_not_lead_forgets_what_is_lost_too(site):
     assert site.b.pending["g", "t", 0] == 60
 
 
+async def test_messages_that_were_seen_are_not_looked_at_again(site):
+    for _ in range(20):
+        read_twice(site)
+    site.promote(site.b)
+    slow = {place for place in site.marks if site.a.log.at(place)}
+    assert len(slow) > 20
+
+    def before(_, request):
+        # One look in three comes too late.
+        if request.code == BrokerRequestCode.VIEW_MESSAGE_BY_ID:
+            place = int(request.ext_fields["offset"])
+            if place in slow and place % 3 == 0:
+                slow.remove(place)
+                raise InvokeTimeout(site.b.address, 3_000)
+
+    site.before = before
+    await site.run(site.repairer())
+    assert outcome(site.told).pushed == 1
+    assert site.codes.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) == len(site.marks)
+
+
 async def test_a_broker_that_serves_late_is_repaired(site, monkeypatch):
     monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
     read_twice(site)
@@ -418,6 +455,22 @@ async def test_a_later_change_ends_a_run(site):
     repairer.changed(MasterChange(MasterChangeKind.LOST, NAME, site.followed, None, 2))
     await asyncio.sleep(0.02)
     assert repairer.running == 0
+
+
+async def test_what_a_run_wrote_is_listed_when_a_later_change_ends_it(site):
+    read_twice(site)
+    site.promote(site.b)
+    repairer = site.repairer()
+
+    def before(_, request):
+        if COMMIT in site.codes:
+            repairer.changed(MasterChange(MasterChangeKind.LOST, NAME, site.followed, None, 2))
+
+    site.before = before
+    await site.run(repairer)
+    (run,) = repairer.runs()
+    assert [queue.offset for queue in run.queues] == [80]
+    assert "changed again" in outcome(site.told).problem
 
 
 async def test_a_run_that_cannot_be_kept_is_told_and_done(site):

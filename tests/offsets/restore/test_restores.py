@@ -230,6 +230,13 @@ async def test_nothing_is_written_by_who_does_not_lead_or_to_who_is_no_master(si
     assert (statuses(done), site.a.offset(*KEY)) == ([Status.FAILED], 20)
 
 
+async def test_nothing_is_written_after_a_pause(site):
+    site.commit(20)
+    site.before = lambda _, request: site.clock.pass_ms(60_000) if request.code == COMMIT else None
+    done = await site.restore(site.now)
+    assert (statuses(done), site.a.offset(*KEY)) == ([Status.FAILED], 20)
+
+
 async def test_an_operation_that_cannot_be_kept_writes_nothing(site):
     site.commit(20)
     (site.folder / "operations").write_bytes(b"no folder")

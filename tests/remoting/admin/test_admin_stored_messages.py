@@ -67,6 +67,11 @@ def test_offset_without_an_entry_is_none_and_a_queue_that_is_not_there_a_refusal
         entry(RemotingCommand(1, remark="0@nope is not exist!"))
 
 
+def test_no_queue_begins_below_0():
+    body = json.dumps(json.loads(ENTRY) | {"minQueueIndex": -1}).encode()
+    assert entry(RemotingCommand(0, body=body)).min_offset == 0
+
+
 @pytest.mark.parametrize(
     "changed", [{"queueData": [{"physicOffset": -1}]}, {"queueData": [{}]}, {"maxQueueIndex": None}], ids=str
 )
