@@ -19,7 +19,6 @@ import uvloop
 from load import TOPIC, frames
 from servers import REPOSITORY
 
-from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
@@ -77,7 +76,7 @@ class Bench:
         runner = CooperativeRunner()
         requests = RequestTable(
             BrokerRequestHandler(state, settings, clock, runner, _ignore),
-            RouteRequestHandler(state, settings, clock, runner, RouteCounts()),
+            RouteRequestHandler(state, settings, clock, runner),
             OperatorRequestHandler(state, settings, runner, _ignore),
         )
         options = ServerOptions(urgent=frozenset({105}), limits=ServerLimits(frame_bytes_max=2**26))

@@ -62,11 +62,15 @@ class OpenToOthers(DurableFileError):
 
 
 def others_may(mode: int, path: Path) -> bool:
-    """Return whether any user of this machine may read (`stat.S_IROTH`) or write (`stat.S_IWOTH`) a file."""
+    """Return whether any user of this machine may read (`stat.S_IROTH`) or write (`stat.S_IWOTH`) a file.
+
+    A folder is no file: a blank path is the present one.
+    """
     try:
-        return bool(path.stat().st_mode & mode)
+        found = path.stat().st_mode
     except OSError:
         return False
+    return bool(found & mode) and not stat.S_ISDIR(found)
 
 
 def replace(path: Path, content: bytes) -> bool:

@@ -165,8 +165,8 @@ def _life(history: History, query: PastQuery, first: datetime, last: datetime) -
 
 def _shown(query: PastQuery, row: StoredRow) -> StoredRow:
     """Return a row without what a probe has shown, unless details are wanted: what made the broker suspect remains."""
-    has_details = row.event_type in _PROBED and not query.with_details
-    return msgspec.structs.replace(row, reason=row.cause) if has_details else row
+    is_hidden = row.event_type in _PROBED and not query.with_details
+    return msgspec.structs.replace(row, reason=row.cause) if is_hidden else row
 
 
 def _last_tick(history: History, ns_id: str, first: datetime, last: datetime) -> list[StoredRow]:

@@ -51,7 +51,6 @@ class NameServer:
         # What is known: tables, counters, what is recorded, settings.
         state = self._state = RouteState(config)
         self._counters = BrokerCounters(state.tables.brokers.clusters)
-        self._route_counters = state.route_cache.counts
         streams_max = config.route_watchers_max if config.http_port else 0
         self._process = ServerProcess(NAMESRV, config, self._counters, runtime, streams_max)
         recording = self._process.recording
@@ -69,7 +68,7 @@ class NameServer:
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
         requests = RequestTable(
             BrokerRequestHandler(state, settings, clock, runner, effects.perform),
-            RouteRequestHandler(state, settings, clock, runner, self._route_counters),
+            RouteRequestHandler(state, settings, clock, runner),
             OperatorRequestHandler(state, settings, runner, effects.perform),
         )
         # What peers reach, and what reaches them.
@@ -120,7 +119,7 @@ class NameServer:
             await self._process.serve(*followed)
         else:
             followed.append(recorder.take_snapshots)
-            await self._process.serve(*followed, measure=partial(recorder.measure, self._route_counters))
+            await self._process.serve(*followed, measure=partial(recorder.measure, self._state.route_cache.counts))
         # Brokers that leave from now on do so because this server stops.
         await self._away_sets.store()
         self._watches.close()
@@ -139,7 +138,6 @@ class NameServer:
         measured = NameServerMetricSources(
             state=self._state,
             settings=self._settings,
-            route_counts=self._route_counters,
             statistics=self._server.statistics,
             counters=self._counters,
             logs=self._logs,

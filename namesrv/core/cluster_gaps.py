@@ -10,7 +10,7 @@ import msgspec
 
 from namesrv.core import fitting
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.broker_table import Member, RegisteredSet
+from namesrv.core.tables.broker_table import Addition, Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
@@ -75,7 +75,7 @@ def _listed(
 ) -> CooperativeTask[Sequence[object]]:
     """Return what fits of each host, in bytes and so in number."""
 
-    def additions_of(gap: AwayBrokerSet | LostTopics | StaleReplica) -> list[fitting.Addition]:
+    def additions_of(gap: AwayBrokerSet | LostTopics | StaleReplica) -> list[Addition]:
         size = max(len(msgspec.json.encode(gap)), LISTED_BYTES_MAX // LISTED_MAX)
         return [(_host_of(state, gap.broker_name), None, size)]
 

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from namesrv.core import fitting, routes
-from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
+from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet, additions
 from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, in_batches
 from remoting.protocol.fastjson import Dialect, encode
 
@@ -83,7 +83,7 @@ class ClusterInfoText:
     def _fitting_texts(self) -> CooperativeTask[dict[str, bytes]]:
         """Return the texts of the sets that fit, with those of their members that do."""
         texts: dict[str, bytes] = {}
-        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets()), fitting.additions))):
+        for part in in_batches((yield from fitting.fitting(list(self._brokers.sets()), additions))):
             texts |= {each.broker_name: _set_text(each) for each in part}
             yield
         return texts

@@ -7,12 +7,12 @@ members of others' sets alike. Pure.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from namesrv.core.tables.broker_table import RegisteredSet
+from namesrv.core.tables.broker_table import Addition, RegisteredSet
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 
 #: All that an answer lists, in bytes; JSON writes some characters as two.
@@ -21,33 +21,7 @@ ANSWER_BYTES_MAX: Final = 7 * 1024 * 1024
 ROUTE_BYTES_PER_SET: Final = 1024
 #: A host may add so much to a route, however few sets it may have.
 ROUTE_HOST_BYTES_MIN: Final = 64 * 1024
-#: The names of fields, and numbers.
-_SET_BYTES: Final = 300
-_MEMBER_BYTES: Final = 24
-
-_NONE: Final[Mapping[str, Sequence[str]]] = {}
-
 Row = TypeVar("Row")
-
-#: What a host adds to an answer: its network, the id of a member, None for what a set has beside them, and bytes.
-Addition = tuple[str, int | None, int]
-
-
-def additions(
-    broker_set: RegisteredSet, filter_servers: Mapping[str, Sequence[str]] = _NONE, mapping_bytes: int = 0
-) -> Iterator[Addition]:
-    """Yield what a set adds to an answer; `filter_servers` has those of its members by address."""
-    name = broker_set.broker_name
-    texts_bytes = _bytes(name) * 3 + _bytes(broker_set.cluster) * 2 + _bytes(broker_set.zone_name or "")
-    yield broker_set.network, None, _SET_BYTES + texts_bytes + mapping_bytes
-    for broker_id, member in broker_set.members.items():
-        size = _MEMBER_BYTES + len(member.address)
-        if member.cluster != broker_set.cluster:
-            # Another cluster that lists the set.
-            size += _bytes(name) + _bytes(member.cluster)
-        if servers := filter_servers.get(member.address):
-            size += len(member.address) + sum(map(len, servers)) + 4 * len(servers)
-        yield member.network, broker_id, size
 
 
 def fitting(
@@ -102,7 +76,3 @@ def _fitting(row: Row, added: Iterable[Addition], used: Counter[str], share: int
         return None
     members = {i: member for i, member in row.members.items() if i not in left_out}
     return replace(row, members=members) if members else None
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode())

@@ -4,13 +4,13 @@ A topic is watched while somebody waits until no producer has an old route. Requ
 everything has a limit, and a watch ends unless it is prolonged (docs/protocol/namesrv.md 2.23).
 """
 
-from collections import Counter
 from typing import Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from namesrv.refusals import TooManyWatchedTopics
+from remoting.protocol.addresses import latest_of_largest_network
 from remoting.protocol.shapes.route import PERM_WRITE, TopicRouteData
 from remoting.protocol.shapes.route_fetches import RouteFetch, RouteVersion
 
@@ -74,11 +74,11 @@ class RouteFetches:
     def begin(self, topic: str, watched: WatchedTopic) -> None:
         """Watch one more topic, in the place of the latest of the host with most; raises TooManyWatchedTopics."""
         if len(self._watched) >= WATCHED_TOPICS_MAX:
-            of_hosts = Counter(each.network for each in self._watched.values())
-            most = max(of_hosts, key=of_hosts.__getitem__)
-            if of_hosts[watched.network] + 1 >= of_hosts[most]:
+            networks = {name: other.network for name, other in self._watched.items()}
+            latest = latest_of_largest_network(networks, watched.network)
+            if latest is None:
                 raise TooManyWatchedTopics(WATCHED_TOPICS_MAX)
-            del self._watched[[name for name, each in self._watched.items() if each.network == most][-1]]
+            del self._watched[latest]
         self._watched[topic] = watched
 
     def end_overdue(self, now_ms: int) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from namesrv.core import fitting
-from namesrv.core.tables.broker_table import RegisteredSet
+from namesrv.core.tables.broker_table import Addition, RegisteredSet, additions
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
@@ -48,9 +48,9 @@ def route_of(
     filter_servers = _filter_servers(tables, sets)
     if mappings or filter_servers or tables.brokers.part_bytes(queues) > min(host_bytes_max, fitting.ANSWER_BYTES_MAX):
 
-        def additions_of(broker_set: RegisteredSet) -> Iterable[fitting.Addition]:
+        def additions_of(broker_set: RegisteredSet) -> Iterable[Addition]:
             mapping_bytes = _mapping_bytes(mappings, broker_set.broker_name)
-            return fitting.additions(broker_set, filter_servers, mapping_bytes)
+            return additions(broker_set, filter_servers, mapping_bytes)
 
         fits = run_to_completion(fitting.fitting(sets, additions_of, host_bytes_max))
         if fits is not sets:

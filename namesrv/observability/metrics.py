@@ -10,7 +10,7 @@ from typing import Final
 
 from namesrv.core import cluster_summary
 from namesrv.core.role_addresses.checks import CheckState
-from namesrv.core.route_cache import BODY_BYTES_BOUNDS, RouteCounts
+from namesrv.core.route_cache import BODY_BYTES_BOUNDS
 from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey, LiveRow
@@ -45,7 +45,6 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     counters: BrokerCounters
     state: RouteState
     settings: DurableSettings
-    route_counts: RouteCounts
     clock: Clock
     watches: Watches
 
@@ -86,7 +85,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long, how large and how many."""
-        counters, route_counts = self._sources.counters, self._sources.route_counts
+        counters, route_counts = self._sources.counters, self._sources.state.route_cache.counts
         bodies = Histogram(BODY_BYTES_BOUNDS)
         bodies.buckets, bodies.sum = route_counts.found.buckets, route_counts.found.total
         yield catalogue.ROUTE_RESPONSE_BYTES, {(): bodies}
@@ -104,7 +103,8 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         return guards | {family: table.guard for family, table in _histogram_tables(counters)}
 
     def _routes(self) -> Iterator[tuple[MetricFamily, Values]]:
-        counts, answers = self._sources.route_counts, self._sources.state.route_cache
+        answers = self._sources.state.route_cache
+        counts = answers.counts
         found = sum(counts.found.buckets)
         ended = {"found": found, "not_found": counts.not_found, "error": counts.error}
         yield catalogue.ROUTE_QUERIES, by_label(ended.items())

@@ -70,15 +70,16 @@ class DurableSettings(StoredConfig[NameServerConfig]):
             if (size := changed.chars) > KV_CHARS_MAX:
                 raise KvTooLong("characters of the KV table", size, KV_CHARS_MAX)
             # Characters that are escaped take up to six bytes: 103 and 219 answer whole namespaces.
-            if (size := len(changed.encode())) > KV_BYTES_MAX:
-                raise KvTooLong("bytes of the KV table", size, KV_BYTES_MAX)
+            content = changed.encode()
+            if len(content) > KV_BYTES_MAX:
+                raise KvTooLong("bytes of the KV table", len(content), KV_BYTES_MAX)
             size = len(namespace) + len(key) + len(value or "")
             others = (
                 chars for at, (host, chars) in self._kv_sizes.items() if host == network and at != (namespace, key)
             )
             if (of_host := size + sum(others)) > KV_CHARS_MAX // 2:
                 raise KvTooLong("characters of this host in the KV table", of_host, KV_CHARS_MAX // 2)
-            await self._store_kv(changed, namespace, key)
+            await self._store_kv(changed, content, namespace, key)
             self._kv_sizes[namespace, key] = network, size
 
     async def delete_kv(self, namespace: str | None, key: str | None) -> None:
@@ -86,13 +87,14 @@ class DurableSettings(StoredConfig[NameServerConfig]):
         if namespace is None or key is None:
             return
         async with self._kv_turn:
-            await self._store_kv(self.kv.without(namespace, key), namespace, key)
+            changed = self.kv.without(namespace, key)
+            await self._store_kv(changed, changed.encode(), namespace, key)
             self._kv_sizes.pop((namespace, key), None)
 
-    async def _store_kv(self, changed: KvConfig, namespace: str, key: str) -> None:
+    async def _store_kv(self, changed: KvConfig, content: bytes, namespace: str, key: str) -> None:
         before = self.kv.get(namespace, key)
         try:
-            await store(self.config.kv_config_path, changed.encode(), self._kv_observer.written_in_place)
+            await store(self.config.kv_config_path, content, self._kv_observer.written_in_place)
         except NotStored as error:
             self._kv_observer.kv_not_stored(error)
             raise

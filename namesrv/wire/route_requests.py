@@ -8,7 +8,6 @@ from secrets import token_hex
 
 from namesrv.core.cluster_gaps import gaps_of
 from namesrv.core.role_addresses.audiences import PLAIN
-from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_fetches import KEEP_MS_MAX, KEEP_MS_MIN, WatchedTopic, first_version
 from namesrv.core.route_state import RouteState
 from namesrv.core.routes import SYNC_BROKER_MEMBER_PREFIX, in_zone
@@ -37,14 +36,13 @@ class RouteRequestHandler:
         settings: DurableSettings,
         clock: Clock,
         runner: CooperativeRunner,
-        counters: RouteCounts,
     ) -> None:
         self._state = state
         self._fetches = state.route_fetches
         self._settings = settings
         self._clock = clock
         self._runner = runner
-        self._counters = counters
+        self._counters = state.route_cache.counts
         self._started_ms = clock.now_ms()
 
     def topic_route(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | PreparedResponse:

@@ -1,8 +1,9 @@
 """Addresses and names: of brokers, as every peer writes them, and of peers, as an operator lists them."""
 
 import re
+from collections import Counter
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,6 +29,8 @@ _MAPPED_BITS: Final = 96
 
 Network = IPv4Network | IPv6Network
 Ip = IPv4Address | IPv6Address
+
+Key = TypeVar("Key")
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -125,6 +128,15 @@ def ip_of(text: str) -> Ip | None:
     except ValueError:
         return None
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
+def latest_of_largest_network(networks: dict[Key, str], network: str) -> Key | None:
+    """Return what makes room for one more of a network: the latest of that with most, None if none has more."""
+    of_networks = Counter(networks.values())
+    largest = max(of_networks, key=of_networks.__getitem__, default=network)
+    if of_networks[network] + 1 >= of_networks[largest]:
+        return None
+    return next(key for key in reversed(networks) if networks[key] == largest)
 
 
 def _network(text: str) -> Network | None:

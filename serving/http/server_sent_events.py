@@ -1,10 +1,9 @@
 """Server-sent events as values, as browsers and programs read them (WHATWG HTML, 9.2); imports no web server."""
 
-from collections import Counter
 from collections.abc import AsyncGenerator
-from operator import itemgetter
 from typing import Final, Protocol
 
+from remoting.protocol.addresses import latest_of_largest_network
 from remoting.server.connection_limit import network_of
 
 #: Seconds without an event after which a comment is sent: proxies close connections that are silent for long.
@@ -55,11 +54,9 @@ class StreamPlaces:
         """Give a stream a place, that of another where there is none; False if no host has more than this client's."""
         network = network_of(client)
         if len(self._open) >= self.places_max:
-            hosts = Counter(self._open.values())
-            host, most = max(hosts.items(), key=itemgetter(1), default=("", 0))
-            if hosts[network] + 1 >= most:
+            youngest = latest_of_largest_network(self._open, network)
+            if youngest is None:
                 return False
-            youngest = next(each for each in reversed(self._open) if self._open[each] == host)
             del self._open[youngest]
             youngest.end()
         self._open[stream] = network

@@ -47,6 +47,30 @@ class Crowd:
         self.leave()
 
 
+class Reopened:
+    """So many connections; one that its peer leaves, or that the server has closed, is opened again."""
+
+    def __init__(self, port, count, *, address="127.0.0.1"):
+        self._port, self._address = port, address
+        self._sockets = [self._connect() for _ in range(count)]
+        self.reconnected = 0
+
+    def _connect(self):
+        return socket.create_connection(("127.0.0.1", self._port), timeout=30, source_address=(self._address, 0))
+
+    def line(self, number, *, leaves, reads=True):
+        """Return a connection; one that never `reads` does not see that it is closed."""
+        if leaves or (reads and is_closed(self._sockets[number])):
+            self._sockets[number].close()
+            self._sockets[number] = self._connect()
+            self.reconnected += 1
+        return self._sockets[number]
+
+    def close(self):
+        for each in self._sockets:
+            each.close()
+
+
 def is_closed(each):
     each.setblocking(False)
     try:

@@ -6,14 +6,13 @@ repeats what a failed run did.
 
 import os
 import random
-import socket
 import struct
 import sys
 import time
 
 import pytest
 from bounds import QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
-from crowd import is_closed
+from crowd import Reopened
 from golden_frames import exchanges
 
 SOAK_S = int(os.environ.get("FUZZ_S", "600"))
@@ -103,22 +102,18 @@ class Fuzz:
         frame[at:at] = frame[at : at + 40]
 
 
-class FuzzedPeers:
-    """So many connections; one that the server closed is opened again."""
+class FuzzedPeers(Reopened):
+    """Peers that send bytes that were changed."""
 
     def __init__(self, port, fuzz):
-        self._port = port
+        super().__init__(port, CONNECTIONS)
         self._fuzz = fuzz
-        self._sockets = [self._connect() for _ in range(CONNECTIONS)]
-        self.sent = self.reconnected = 0
-
-    def _connect(self):
-        return socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        self.sent = 0
 
     def step(self):
         """Let every peer send something."""
         for number in range(CONNECTIONS):
-            each = self._open_one(number)
+            each = self.line(number, leaves=self._fuzz.leaves())
             each.settimeout(30)
             try:
                 for piece in self._fuzz.pieces():
@@ -126,18 +121,6 @@ class FuzzedPeers:
             except ConnectionError:
                 continue
             self.sent += 1
-
-    def _open_one(self, number):
-        each = self._sockets[number]
-        if self._fuzz.leaves() or is_closed(each):
-            each.close()
-            self._sockets[number] = self._connect()
-            self.reconnected += 1
-        return self._sockets[number]
-
-    def close(self):
-        for each in self._sockets:
-            each.close()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from bounds import QUERY_P99_MS_ON_BUSY_MACHINES
-from crowd import is_closed
+from crowd import Reopened
 from grammar import GRAMMARS, Grammar, all_codes_are_there
 from peers.controllers import OurController
 from peers.wire import frame
@@ -44,37 +44,21 @@ UNKNOWN_CODE = 9_999
 FAULTS = ("request_failed", "background_task_failed", "server_failed", "http_request_failed", "library_logged")
 
 
-class HostilePeers:
-    """So many connections; one that the server closed is opened again."""
+class HostilePeers(Reopened):
+    """Peers that send requests of a grammar."""
 
     def __init__(self, port, grammar, seed):
-        self._port = port
+        super().__init__(port, CONNECTIONS)
         self._grammar = grammar
         self._random = random.Random(seed)
-        self._sockets = [self._connect() for _ in range(CONNECTIONS)]
-        self.reconnected = 0
-
-    def _connect(self):
-        return socket.create_connection(("127.0.0.1", self._port), timeout=TIMEOUT_S)
 
     def step(self):
         """Let every peer send one request, or leave."""
         for number in range(CONNECTIONS):
-            each = self._open_one(number)
+            each = self.line(number, leaves=self._random.random() < 1 / 100)
             each.settimeout(TIMEOUT_S)
             with contextlib.suppress(ConnectionError):
                 each.sendall(self._grammar.frame())
-
-    def _open_one(self, number):
-        if self._random.random() < 1 / 100 or is_closed(self._sockets[number]):
-            self._sockets[number].close()
-            self._sockets[number] = self._connect()
-            self.reconnected += 1
-        return self._sockets[number]
-
-    def close(self):
-        for each in self._sockets:
-            each.close()
 
 
 class OneByOne:
@@ -137,6 +121,32 @@ def start(lab, serve):
     return start
 
 
+def attack(served, watched, witness, make_peers, seconds):
+    """Let hostile peers send for some time beside one that behaves; return them, and what that one saw."""
+    with watched(served, witness) as watch:
+        began = time.perf_counter()
+        peers = make_peers()
+        try:
+            while time.perf_counter() - began < seconds:
+                peers.step()
+                time.sleep(PAUSE_S)
+                assert served.server.process.running, "the server ended"
+            watch.look()
+        finally:
+            peers.close()
+    watch.assert_memory_came_back()
+    return peers, watch
+
+
+def assert_nobody_harmed(served, watch):
+    assert {each: served.events(each)[:1] for each in FAULTS if served.events(each)} == {}
+    assert "Traceback" not in served.server.process.text()
+    assert watch.seen["refused"] == []
+    # Others wait for what the server works, and for the rest of the machine.
+    assert 0 < watch.seen["held_ms"] < HELD_BY_ALL_MS
+    assert watch.seen["max_ms"] < 5 * QUERY_P99_MS_ON_BUSY_MACHINES
+
+
 def test_the_grammar_knows_every_request():
     assert all_codes_are_there()
 
@@ -152,25 +162,9 @@ def test_no_request_breaks_a_server_or_harms_others(start, watched, print_figure
     served = start(kind)
     grammar = Grammar(kind, random.Random(seed), registration_bytes_max=REGISTRATION_BYTES_MAX)
     witness = "witness.py" if kind == "namesrv" else "controller_witness.py"
-    with watched(served, witness) as watch:
-        began = time.perf_counter()
-        peers = HostilePeers(served.port, grammar, seed)
-        try:
-            while time.perf_counter() - began < seconds:
-                peers.step()
-                time.sleep(PAUSE_S)
-                assert served.server.process.running, "the server ended"
-            watch.look()
-        finally:
-            peers.close()
-    watch.assert_memory_came_back()
+    peers, watch = attack(served, watched, witness, lambda: HostilePeers(served.port, grammar, seed), seconds)
     print_figures(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **watch.figures())
-    assert {each: served.events(each)[:1] for each in FAULTS if served.events(each)} == {}
-    assert "Traceback" not in served.server.process.text()
-    assert watch.seen["refused"] == []
-    # Others wait for what the server works, and for the rest of the machine.
-    assert 0 < watch.seen["held_ms"] < HELD_BY_ALL_MS
-    assert watch.seen["max_ms"] < 5 * QUERY_P99_MS_ON_BUSY_MACHINES
+    assert_nobody_harmed(served, watch)
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not tell what a thread works")

@@ -50,7 +50,6 @@ class Site:
             NameServerMetricSources(
                 state=self.state,
                 settings=self.settings,
-                route_counts=self.route_counts,
                 statistics=self.statistics,
                 counters=self.counters,
                 logs=self.logs,

@@ -20,7 +20,6 @@ from peers.scripted import HEARTBEAT, registration_body
 from peers.wire import DELETE_TOPIC, GET_CLUSTER_INFO, GET_ROUTE, REGISTER_BROKER, SUCCESS, VERSION, WIPE_WRITE_PERM
 from route_states import expire, lose_connection
 
-from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import CloseConnection
 from namesrv.refusals import TopicNotExist
@@ -105,7 +104,7 @@ class Cluster:
         runner = CooperativeRunner()
         self.requests = RequestTable(
             BrokerRequestHandler(self.state, settings, self.clock, runner, self._perform),
-            RouteRequestHandler(self.state, settings, self.clock, runner, RouteCounts()),
+            RouteRequestHandler(self.state, settings, self.clock, runner),
             OperatorRequestHandler(self.state, settings, runner, self._perform),
         )
         self._connections = itertools.count(1)

@@ -5,7 +5,6 @@ import inspect
 import pytest
 from fakes.clock import FakeClock
 
-from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
@@ -51,11 +50,11 @@ class Desk:
             self.config, KvConfig(), self, self.state.configure, lambda topic: self.state.route_cache.drop((topic,))
         )
         self.outcomes = []
-        self.route_counters = RouteCounts()
+        self.route_counters = self.state.route_cache.counts
         runner = CooperativeRunner()
         self.requests = RequestTable(
             BrokerRequestHandler(self.state, self.settings, self.clock, runner, self.outcomes.append),
-            RouteRequestHandler(self.state, self.settings, self.clock, runner, self.route_counters),
+            RouteRequestHandler(self.state, self.settings, self.clock, runner),
             OperatorRequestHandler(self.state, self.settings, runner, self.outcomes.append),
         )
 

@@ -5,9 +5,11 @@ import itertools
 import json
 import os
 import random
+import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from serving.durable_file import (
     NotReadable,
     NotWritten,
     backup_of,
+    others_may,
     read,
     remove_leftovers,
     replace,
@@ -244,3 +247,18 @@ def test_a_writer_that_is_killed_leaves_the_last_file_it_reported_or_the_one_aft
         reported = int(lines[0])
         remove_leftovers(path)
         assert unfinished_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(("mode", "may"), [(0o600, False), (0o644, False), (0o606, True)])
+def test_file_that_any_user_may_write_is_told_from_others(tmp_path, mode, may):
+    file = tmp_path / "namesrv.properties"
+    file.touch()
+    file.chmod(mode)
+    assert others_may(stat.S_IWOTH, file) is may
+
+
+def test_no_file_is_a_file_that_others_may_write_not_even_in_a_folder_that_they_may(tmp_path, monkeypatch):
+    tmp_path.chmod(0o777)
+    monkeypatch.chdir(tmp_path)
+    assert not others_may(stat.S_IWOTH, Path())
+    assert not others_may(stat.S_IWOTH, tmp_path / "none")

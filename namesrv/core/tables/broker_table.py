@@ -3,12 +3,22 @@
 A set without members does not exist here; the cluster lists follow from the members and cannot go stale.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 import msgspec
 
 from remoting.protocol.shapes.route import MASTER_ID
+
+#: What an answer has of each set and of each member beside their texts, in bytes: the names of fields, and numbers.
+_SET_BYTES: Final = 300
+_MEMBER_BYTES: Final = 24
+
+_NONE: Final[Mapping[str, Sequence[str]]] = {}
+
+#: What a host adds to an answer: its network, the id of a member, None for what a set has beside them, and bytes.
+Addition = tuple[str, int | None, int]
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -67,6 +77,23 @@ class RegisteredSet(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, cluster=cluster, members=members)
 
 
+def additions(
+    broker_set: RegisteredSet, filter_servers: Mapping[str, Sequence[str]] = _NONE, mapping_bytes: int = 0
+) -> Iterator[Addition]:
+    """Yield what a set adds to an answer; `filter_servers` has those of its members by address."""
+    name = broker_set.broker_name
+    texts_bytes = _bytes(name) * 3 + _bytes(broker_set.cluster) * 2 + _bytes(broker_set.zone_name or "")
+    yield broker_set.network, None, _SET_BYTES + texts_bytes + mapping_bytes
+    for broker_id, member in broker_set.members.items():
+        size = _MEMBER_BYTES + len(member.address)
+        if member.cluster != broker_set.cluster:
+            # Another cluster that lists the set.
+            size += _bytes(name) + _bytes(member.cluster)
+        if servers := filter_servers.get(member.address):
+            size += len(member.address) + sum(map(len, servers)) + 4 * len(servers)
+        yield member.network, broker_id, size
+
+
 class BrokerTable:
     """Broker name -> broker set, with the clusters' lists of names."""
 
@@ -78,7 +105,7 @@ class BrokerTable:
         self._counted: dict[str, set[str]] = {}
         #: Network -> the sets that it has.
         self._of_network: dict[str, set[str]] = {}
-        #: Broker name -> how long the set's part of a route can be, in bytes.
+        #: Broker name -> how long the set's part of a route is, in bytes.
         self._part_bytes: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -113,7 +140,7 @@ class BrokerTable:
         return self._of_network.get(network, frozenset())
 
     def part_bytes(self, broker_names: Iterable[str]) -> int:
-        """Return how long the parts of these sets in a route can be together, filter servers and mappings left out."""
+        """Return how long the parts of these sets in a route are together, filter servers and mappings left out."""
         return sum(map(self._part_bytes.__getitem__, broker_names))
 
     def put(self, broker_set: RegisteredSet) -> None:
@@ -125,14 +152,11 @@ class BrokerTable:
             (self._of_network, present.network if present else None, broker_set.network),
         ):
             _move(index, name, before_key, after_key if broker_set.members else None)
-        before = self._clusters_of(self._sets.get(name))
+        before = self._clusters_of(present)
         after = self._clusters_of(broker_set)
         if broker_set.members:
             self._sets[name] = broker_set
-            chars = 3 * len(name) + 2 * len(broker_set.cluster) + len(broker_set.zone_name or "")
-            addresses = sum(len(member.address) for member in broker_set.members.values())
-            # Of four bytes at most, and names of fields.
-            self._part_bytes[name] = 300 + 4 * chars + addresses + 24 * len(broker_set.members)
+            self._part_bytes[name] = sum(size for _, _, size in additions(broker_set))
         else:
             self._sets.pop(name, None)
             self._part_bytes.pop(name, None)
@@ -159,3 +183,7 @@ def _move(index: dict[str, set[str]], name: str, before: str | None, after: str 
             del index[before]
     if after is not None:
         index.setdefault(after, set()).add(name)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
