@@ -37,9 +37,7 @@ REPLAY_DURATION: Final = Timer(
     "broker_lock_replay_seconds",
     "Time from a promotion, as it was noticed here, until a group in a topic had its locks.",
 )
-RELEASED: Final = Counter(
-    "broker_locks_released", "Locks that were given up for clients that are lost, or lost the queue after a replay."
-)
+RELEASED: Final = Counter("broker_locks_released", "Locks given up for clients that lost the queue after a replay.")
 QUERY_FAILURES: Final = Counter(
     "holder_query_failures", "Queries of clients about their queues that were not answered in time, or not readably."
 )
@@ -144,7 +142,7 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
 
 
 class BrokerLocksReleased(Event, frozen=True, kw_only=True):
-    """Locks at a master were given up for a client that is lost, or that lost the queues after a replay."""
+    """Locks that a new master was given were given up again, for their client has lost the queues since."""
 
     cluster: str
     group: str
