@@ -355,12 +355,12 @@ class RestoreViews:
         if not (topic := request.query.get("topic", "")):
             raise HttpRefused("topic must be given.")
         sets: Counter[tuple[str, str, int]] = Counter()
-        for status in self._readings.statuses():
+        for set_name, reading in self._readings.newest().items():
             await asyncio.sleep(0)
-            for name in () if status.reading is None else status.reading.offsets:
+            for name in reading.offsets:
                 if name.topic == topic:
                     group = name.group.removesuffix(BROADCAST_SUFFIX)
-                    sets[status.set_name.cluster, group, int(group != name.group)] += 1
+                    sets[set_name.cluster, group, int(group != name.group)] += 1
         page = page_of(sorted(sets), request.page, tuple[str, str, int])
         views = [
             TopicGroupView(
@@ -405,9 +405,7 @@ class RestoreViews:
         if body.source == "manager":
             return await self._own(OwnScope(body.cluster, body.namespace, body.group, body.topic, body.broker_name))
         assert body.broker_name is not None, "checked before"
-        set_name = SetName(body.cluster, body.broker_name)
-        found = [status.reading for status in self._readings.statuses() if status.set_name == set_name]
-        if not found or (reading := found[0]) is None:
+        if (reading := self._readings.newest().get(SetName(body.cluster, body.broker_name))) is None:
             raise NotFound(f"There is no reading of broker set {body.broker_name} of cluster {body.cluster}.")
         offsets = {
             (RowName(body.cluster, "", name.group, name.topic, body.broker_name), queue): offset

@@ -2,10 +2,10 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from history.offset_families import LOCK_EVENT
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.rows import BrokerRef, Record
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Observation, Timer
 
@@ -43,18 +43,6 @@ QUERY_FAILURES: Final = Counter(
 )
 
 
-class _LockRow(NamedTuple):
-    """One row of the history."""
-
-    event_type: str
-    broker: BrokerRef
-    columns: Mapping[str, object]
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield it."""
-        yield maker.row(LOCK_EVENT, self.event_type, moment, self.broker, **self.columns)
-
-
 class BrokerLockOverlap(Event, frozen=True, kw_only=True):
     """Two clients of an orderly group hold the same queue at once: messages come twice, and out of order."""
 
@@ -74,7 +62,7 @@ class BrokerLockOverlap(Event, frozen=True, kw_only=True):
         """Count the overlap."""
         yield Count(OVERLAPS_FOUND)
 
-    def rows(self) -> Iterator[_LockRow]:
+    def rows(self) -> Iterator[Record]:
         """Return its row."""
         yield _overlap_row("overlap_began", self)
 
@@ -91,15 +79,15 @@ class BrokerLockOverlapEnded(Event, frozen=True, kw_only=True):
     reason: str
     duration_ms: int
 
-    def rows(self) -> Iterator[_LockRow]:
+    def rows(self) -> Iterator[Record]:
         """Return its row."""
         yield _overlap_row("overlap_ended", self, reason=self.reason, duration_ms=self.duration_ms)
 
 
-def _overlap_row(event_type: str, event: BrokerLockOverlap | BrokerLockOverlapEnded, **more: object) -> _LockRow:
+def _overlap_row(event_type: str, event: BrokerLockOverlap | BrokerLockOverlapEnded, **more: object) -> Record:
     columns = {"group": event.group, "topic": event.topic, "queue_id": event.queue_id, **more}
     clients = [name[:_TEXT_MAX] for name in event.clients]
-    return _LockRow(event_type, BrokerRef(event.cluster, event.broker), {**columns, "clients": clients})
+    return Record(LOCK_EVENT, event_type, BrokerRef(event.cluster, event.broker), {**columns, "clients": clients})
 
 
 class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
@@ -133,12 +121,12 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
         if self.granted:
             yield Observation(REPLAY_DURATION, self.duration_ms / 1000)
 
-    def rows(self) -> Iterator[_LockRow]:
+    def rows(self) -> Iterator[Record]:
         """Return its row."""
         outcomes = self._outcomes()
         columns = {"group": self.group, "topic": self.topic, "master_epoch": self.epoch, **outcomes}
         columns |= {"queues": sum(outcomes.values()), "duration_ms": self.duration_ms}
-        yield _LockRow("replayed", BrokerRef(self.cluster, self.broker, broker_addr=self.addr), columns)
+        yield Record(LOCK_EVENT, "replayed", BrokerRef(self.cluster, self.broker, broker_addr=self.addr), columns)
 
 
 class BrokerLocksReleased(Event, frozen=True, kw_only=True):
