@@ -39,7 +39,6 @@ class ReadSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     read_unix_ms: int | None
     read_from: str | None
     read_epoch: int | None
-    age_ms: int | None
     #: The newest reading is not older than three periods.
     fresh: bool
     #: Groups in topics.
@@ -113,7 +112,6 @@ class ReadingViews:
             read_unix_ms=None if reading is None else reading.ended_unix_ms,
             read_from=None if reading is None else reading.master,
             read_epoch=None if reading is None else reading.master_epoch,
-            age_ms=status.age_ms,
             fresh=status.is_fresh,
             groups=status.groups,
             fingerprints=status.fingerprints,

@@ -89,7 +89,6 @@ class SetStatus(NamedTuple):
     master: SetMaster | None
     #: The newest reading; None if there is none.
     reading: Reading | None
-    age_ms: int | None
     #: It is not older than three periods.
     is_fresh: bool
     groups: int
@@ -456,7 +455,6 @@ class Readings:
             set_name=name,
             master=master,
             reading=reading,
-            age_ms=age_ms,
             is_fresh=age_ms is not None and age_ms <= 3 * self._period_ms,
             groups=len(split_entries(found.trail.text)),
             fingerprints=len(found.fingerprints),
