@@ -190,7 +190,10 @@ class Repairer:
         is_noticed = kind is not MasterChangeKind.FOUND
 
         def sends_back() -> bool:
-            return is_noticed and self._clock.now_ms() - changed_ms <= SENT_BACK_WITHIN_MS
+            # Anyone can register at a NameServer with the name of a set.
+            is_of_set = master.master_epoch is not None or master.address == known.readings[-1].master
+            is_now = self._clock.now_ms() - changed_ms <= SENT_BACK_WITHIN_MS
+            return is_noticed and is_now and (is_of_set or one.is_known_log)
 
         one = self._pass(master, known, changed_ms, writes=self._acts_for, sends_back=sends_back)
         run = Run(
@@ -254,8 +257,8 @@ class Repairer:
                 if (newest.master, newest.master_epoch, newest.boot_unix_ms) == now:
                     # What was read before is of this very process: nothing has changed.
                     return None
-                if (parted_at := one.before.proof.parted_at) is not None:
-                    self._parted(master, parted_at)
+                if one.lost_from is not None:
+                    self._parted(master, one.lost_from)
                 return ""
             if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS:
                 return problem

@@ -213,6 +213,48 @@ async def test_an_emptied_store_sends_its_groups_to_its_beginning(tmp_path):
     assert outcome(site.told).set_back == 1
 
 
+async def test_a_replica_that_still_has_the_log_from_before_an_emptied_master_goes_on_at_its_end(site):
+    read_twice(site)
+    end = len(site.b.log.messages)
+    site.a.log.cut(0)
+    site.a.rebuild()
+    site.a.offsets.clear()
+    site.clock.pass_ms(1_000)
+    site.a.boot()
+    site.former_marks, site.marks = site.fingerprints, {}
+    site.send(200)
+    for offset in (150, 180):
+        site.commit(offset)
+        site.read()
+        site.send(1)
+    site.promote(site.b)
+    site.send(90)
+    # One member goes on where the emptied master had it, another where this log has it.
+    site.groups["h"] = Group(positions={("t", 0): 50})
+    site.commit(180)
+    site.commit(50, group="h")
+    await site.run(site.repairer())
+    assert site.b.pending == {("g", "t", 0): end}
+    # The messages of the emptied master are in no later log.
+    assert site.parted == [0]
+
+
+@pytest.mark.parametrize("has_epochs", [False, True], ids=["a name server shows it", "the controller elected it"])
+async def test_a_stranger_with_the_name_of_a_set_is_written_only_if_it_was_elected(tmp_path, has_epochs):
+    site = Site(tmp_path, has_epochs=has_epochs)
+    site.send(100)
+    site.commit(80)
+    site.read()
+    site.read()
+    site.promote(site.b)
+    site.send(90)
+    site.commit(85)
+    await site.run(site.repairer())
+    event = outcome(site.told)
+    assert (event.set_back, event.would_change) == ((1, 0) if has_epochs else (0, 1))
+    assert site.b.offset("g", "t", 0) == (0 if has_epochs else 85)
+
+
 async def test_nothing_happens_where_the_master_is_the_one_that_was_read(site):
     read_twice(site)
     await site.run(site.repairer())
