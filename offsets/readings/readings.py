@@ -100,7 +100,7 @@ class SetStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     #: Groups in topics.
     groups: int
     #: Those among them that are not written as brokers write them, and are not known here.
-    groups_left_out: int
+    left_out: int
     #: Messages that its log is known again by.
     fingerprints: int
     log_end: int | None
@@ -468,7 +468,7 @@ class Readings:
             read_epoch=None if reading is None else reading.master_epoch,
             fresh=reading is not None and now_ms - reading.ended_ms <= 3 * self._period_ms,
             groups=found.trail.entries,
-            groups_left_out=found.trail.left_out,
+            left_out=found.trail.left_out,
             fingerprints=len(found.fingerprints),
             log_end=None if reading is None else reading.second_end,
             oldest_unix_ms=min(self._files.moments(name), default=None),

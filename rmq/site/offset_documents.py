@@ -74,6 +74,8 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     oldest_unix_ms: int | None = None
     #: Groups in topics.
     groups: int
+    #: Those among them that the manager does not know, for their names.
+    left_out: int = 0
     #: Messages by which its log is known again.
     fingerprints: int
     replicas: list[ReplicaDocument] = []
