@@ -27,7 +27,7 @@ from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing
 from offsets.sets.following import Following
 from remoting.admin.client import AdminClient, AdminLimits
-from remoting.background_tasks import BackgroundTasks, Report
+from remoting.background_tasks import BackgroundTasks
 from remoting.client import Requester
 from remoting.clock import BootClock, Clock
 from remoting.protocol.addresses import host_and_port
@@ -67,9 +67,8 @@ class OffsetManager:
         self._telemetry = Telemetry(self._logs, DECLARED, self._recorder)
         emit = self._telemetry.emit
         client = broker_client(config, clock, self._logs, self._counters)
-        self._lead = lead_of(config, clock, emit, self._tasks.report)
+        self._lead, self._store, declared = stores_of(config, clock, self._tasks, emit)
         self._following = following_of(config, client, clock, emit)
-        self._store = store_of(config, self._lead, clock, self._tasks, emit)
         self._commits = OffsetService(self._store, self._lead, clock, self._tasks, emit, config.offsets_max)
         store_path = Path(config.store_path)
         self._readings = Readings(
@@ -109,7 +108,7 @@ class OffsetManager:
         self._order = OrderService(
             self._following,
             self._lead,
-            Declared(declared_store_of(config, self._lead, clock), emit),
+            Declared(declared, emit),
             client,
             self._tasks,
             clock,
@@ -199,34 +198,23 @@ class OffsetManager:
         return (*bound((*PROBES, CONFIG), manager), *endpoints_of(*views)), None
 
 
-def lead_of(config: OffsetManagerConfig, clock: Clock, emit: Callable[[Event], None], report: Report) -> Lead:
-    """Return the lead that the configured store gives; raises StartFailed."""
-    if config.store == "embedded":
-        return Lead(clock, emit)
-    # They load gRPC, which takes a while and which nothing else needs.
-    from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
-    from store.etcd.client import etcd_options  # noqa: PLC0415
-
-    try:
-        return EtcdLead(etcd_options(config, config.manager_group), clock, emit, report)
-    except StoreError as error:
-        raise StartFailed(str(error)) from error
-
-
-def store_of(
-    config: OffsetManagerConfig, lead: Lead, clock: Clock, tasks: BackgroundTasks, emit: Callable[[Event], None]
-) -> CommitStore:
-    """Return the configured store of commits; raises StartFailed."""
+def stores_of(
+    config: OffsetManagerConfig, clock: Clock, tasks: BackgroundTasks, emit: Callable[[Event], None]
+) -> tuple[Lead, CommitStore, DeclaredStore]:
+    """Return the lead, and where commits and declared orderly groups are; raises StartFailed."""
     folder = Path(config.store_path)
     try:
         if config.store == "embedded":
-            return EmbeddedStore(folder, clock, tasks, emit)
+            return Lead(clock, emit), EmbeddedStore(folder, clock, tasks, emit), DeclaredFile(folder)
+        # They load gRPC, which takes a while and which nothing else needs.
         from offsets.commits.etcd_rows import EtcdRows  # noqa: PLC0415
         from offsets.commits.write_behind import WriteBehind  # noqa: PLC0415
         from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
+        from offsets.order.declared_in_etcd import DeclaredKey  # noqa: PLC0415
+        from store.etcd.client import etcd_options  # noqa: PLC0415
 
-        assert isinstance(lead, EtcdLead), "the lead is that of the store"
-        return WriteBehind(
+        lead = EtcdLead(etcd_options(config, config.manager_group), clock, emit, tasks.report)
+        commits = WriteBehind(
             LogFile(folder, "etcd", clock, emit),
             EtcdRows(lead, clock),
             clock,
@@ -236,6 +224,7 @@ def store_of(
             dirty_keys_max=config.dirty_keys_max,
             is_written_through=_is_named(config.write_through_groups),
         )
+        return lead, commits, DeclaredKey(lead, clock)
     except StoreError as error:
         raise StartFailed(str(error)) from error
 
@@ -244,17 +233,6 @@ def _is_named(patterns: str) -> Callable[[str], bool]:
     """Return whether patterns name a group; asked for each change, many times a second."""
     compiled = [NamePattern(pattern) for pattern in sorted(listed_keys(patterns))]
     return lru_cache(50_000)(lambda group: any(pattern.matches(group) for pattern in compiled))
-
-
-def declared_store_of(config: OffsetManagerConfig, lead: Lead, clock: Clock) -> DeclaredStore:
-    """Return where the declared orderly groups are."""
-    if config.store == "embedded":
-        return DeclaredFile(Path(config.store_path))
-    from offsets.etcd_lead import EtcdLead  # noqa: PLC0415
-    from offsets.order.declared_in_etcd import DeclaredKey  # noqa: PLC0415
-
-    assert isinstance(lead, EtcdLead), "the lead is that of the store"
-    return DeclaredKey(lead, clock)
 
 
 def following_of(

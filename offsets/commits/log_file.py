@@ -2,8 +2,8 @@
 
 SQLite with a write-ahead log that is synced at each commit. A thread of its own writes; what comes while it waits for
 the disk goes into its next transaction together, as one record. (A statement for each change would wait as often for a
-busy event loop to return the interpreter's lock.) The number of the last record is kept in a second file, a second
-behind: SQLite ends a damaged log without an error, and an older copy of the file looks as whole as the newest one.
+busy event loop to return the interpreter's lock.) SQLite ends a damaged log without an error: what followed there is
+read again, as with an older copy of the file.
 """
 
 import asyncio
@@ -32,13 +32,11 @@ from offsets.commits.stored import (
 )
 from offsets.commits.table import OffsetTable
 from remoting.clock import Clock
-from serving.durable_file import DurableFileError
 from serving.telemetry.events import Event
-from store.high_water import DamagedMark, FileWatch, HighWater, Unseen
+from store.high_water import FileWatch, Unseen
 from store.store import StoreError
 
 FILE_NAME: Final = "commits.db"
-MARK_NAME: Final = "commits.mark"
 #: Changes of one transaction, apart from the last caller's.
 BATCH_CHANGES_MAX: Final = 20_000
 #: Changes that may wait for the disk: some MiB.
@@ -55,7 +53,6 @@ _SCHEMA: Final = (
 )
 #: What the write-ahead log keeps of the disk after a burst.
 _LOG_BYTES_MAX: Final = 64 << 20
-_MARK_S: Final = 1.0
 
 #: Called in the event loop with the error of a write; None once it is synced.
 Done = Callable[[Exception | None], None]
@@ -96,11 +93,10 @@ class LogFile:
                 (self.number,) = self._one("SELECT coalesce(max(number), 0) FROM records")
                 (self.log_bytes,) = self._one("SELECT coalesce(sum(length(body)), 0) FROM records")
                 self._watch = FileWatch(self.path, Path(f"{self.path}-wal"))
-                self._mark = self._opened_mark(folder / MARK_NAME)
             except BaseException:
                 self._connection.close()
                 raise
-        except (OSError, sqlite3.Error, DurableFileError) as error:
+        except (OSError, sqlite3.Error) as error:
             raise self._problem(error) from None
         self._waiting: deque[_Write] = deque()
         self._waiting_changes = 0
@@ -235,7 +231,7 @@ class LogFile:
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         number = self.number
-        while batch := self._next_batch(number):
+        while batch := self._next_batch():
             error: Exception | None = None
             try:
                 self._write(batch, number + 1)
@@ -247,23 +243,18 @@ class LogFile:
                 error = failure
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(self._written, batch, number, error)
-        self._raise_mark(number)
         self._close()
 
-    def _next_batch(self, number: int) -> list[_Write]:
+    def _next_batch(self) -> list[_Write]:
         """Return what goes into one transaction, once there is something; empty at the end."""
         batch: list[_Write] = []
         changes = 0
-        while True:
-            with self._arrived:
-                if self._arrived.wait_for(lambda: self._waiting or self._is_closing, timeout=_MARK_S):
-                    while self._waiting and changes < BATCH_CHANGES_MAX:
-                        batch.append(self._waiting.popleft())
-                        changes += len(batch[-1].changes)
-            if self._clock.now_ms() >= self._mark_due_ms or not batch:
-                self._raise_mark(number)
-            if batch or self._is_closing:
-                return batch
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._waiting or self._is_closing)
+            while self._waiting and changes < BATCH_CHANGES_MAX:
+                batch.append(self._waiting.popleft())
+                changes += len(batch[-1].changes)
+        return batch
 
     def _write(self, batch: Sequence[_Write], number: int) -> None:
         body = encoded_record(chain.from_iterable(write.changes for write in batch))
@@ -286,15 +277,7 @@ class LogFile:
         with suppress(sqlite3.Error):
             self._connection.rollback()
 
-    def _raise_mark(self, number: int) -> None:
-        self._mark_due_ms = self._clock.now_ms() + int(1000 * _MARK_S)
-        # Where it cannot be written, less is noticed later; records report their own failures.
-        with suppress(OSError):
-            if number > self._mark.number:
-                self._mark.raise_to(number)
-
     def _close(self) -> None:
-        self._mark.close()
         self._connection.close()
 
     # Opening, and what is wrong
@@ -326,21 +309,6 @@ class LogFile:
                 self.path, f"it was made with the store {former}, and {store} is configured: give it another folder"
             )
         return file_id, lead
-
-    def _opened_mark(self, path: Path) -> HighWater:
-        remedy = f"Restore the whole folder from a backup; to go on with what is left, remove {path}"
-        try:
-            mark = HighWater(path)
-        except DamagedMark:
-            raise FileProblem(path, f"it is damaged, so nobody knows whether {FILE_NAME} is whole: {remedy}") from None
-        if self.number < mark.number:
-            mark.close()
-            raise FileProblem(
-                self.path, f"it lacks {mark.number - self.number} records: damaged, or an older copy. {remedy}"
-            )
-        mark.raise_to(self.number)
-        self._mark_due_ms = 0
-        return mark
 
     def _check_there(self) -> None:
         """Raise FileProblem if the next start would not find what is written."""

@@ -107,8 +107,6 @@ class OffsetTable:
         self.rows: Final[dict[RowName, Row]] = {}
         self.unreadable: Final[dict[RowName, str]] = {}
         self.is_loaded = False
-        #: Raised by each change that readers see.
-        self.revision = 0
         #: Durable offsets, and deletions that are remembered.
         self.count = self.deleted = 0
         #: Queues that get their first offset, and are being stored.
@@ -216,7 +214,6 @@ class OffsetTable:
         if not is_newer(value, before):
             return
         row.queues[queue_id] = value
-        self.revision += 1
         if before is None or (before.offset < 0) != (value.offset < 0):
             self.count += (value.offset >= 0) - (before is not None and before.offset >= 0)
             self.deleted += (value.offset < 0) - (before is not None and before.offset < 0)

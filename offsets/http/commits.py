@@ -150,8 +150,6 @@ class OffsetListing(msgspec.Struct, frozen=True, rename="camel"):
     offsets: list[ListedOffset]
     #: On the last page alone.
     unavailable: list[UnavailableRow]
-    #: Two pages of one revision are of the same moment.
-    revision: str
     next_cursor: str | None
 
 
@@ -192,7 +190,7 @@ class CommitViews:
     """One method per path."""
 
     def __init__(self, service: OffsetService, run: str) -> None:
-        """`run` differs in each run of the process: cursors and revisions of another one mean nothing."""
+        """`run` differs in each run of the process: cursors of another one mean nothing."""
         self._service, self._run = service, run
 
     @post(
@@ -235,7 +233,6 @@ class CommitViews:
         return OffsetListing(
             offsets=[ListedOffset(*_names(name), queue_id, stored) for name, queue_id, stored in page.offsets],
             unavailable=[UnavailableRow(*_names(name), why) for name, why in page.unreadable],
-            revision=f"{self._run}:{self._service.table.revision}",
             next_cursor=None if page.next is None else f"{self._run}.{generation}.{page.next}",
         )
 

@@ -6,9 +6,7 @@ two, it goes back as the memory behind it is older. Forward jumps are known only
 """
 
 import enum
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 import msgspec
@@ -203,25 +201,6 @@ def summaries(set_name: SetName, jumps: Sequence[Jump]) -> Iterator[Event]:
             group=most.group,
             topic=most.topic,
         )
-
-
-class JumpLog:
-    """The last jumps; older ones are forgotten."""
-
-    def __init__(self) -> None:
-        self._jumps: deque[Jump] = deque(maxlen=JUMPS_MAX)
-
-    def add(self, jumps: Iterable[Jump]) -> None:
-        """Remember jumps, the oldest first."""
-        self._jumps.extend(jumps)
-
-    def last(self, limit: int, is_wanted: Callable[[Jump], bool] = lambda _: True) -> list[Jump]:
-        """Return the last ones that are wanted, the newest first."""
-        return list(islice(filter(is_wanted, reversed(self._jumps)), limit))
-
-    def __iter__(self) -> Iterator[Jump]:
-        """Yield all, the oldest first."""
-        return iter(self._jumps)
 
 
 def _cause_between(before: Reading, after: Reading) -> JumpCause | None:

@@ -13,6 +13,7 @@ from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -30,7 +31,7 @@ from offsets.readings.events import (
     ReplicaCopiesNothing,
 )
 from offsets.readings.files import ReadingFiles
-from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, JumpLog, jumps_between, summaries
+from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, jumps_between, summaries
 from offsets.readings.kinds import ASKED_PER_S, GroupKinds
 from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_offsets
 from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReplicaReading, reading_of
@@ -181,7 +182,7 @@ class Readings:
         self._files = ReadingFiles(store_path / "readings", bytes_max, emit)
         self._kinds = GroupKinds(AdminClient(client, AdminLimits(requests_max=4)))
         self._jump_file = store_path / "jumps.jsonl"
-        self._jump_log = JumpLog()
+        self._jump_log: deque[Jump] = deque(maxlen=JUMPS_MAX)
         self._jump_lines = 0
         self._sets: dict[SetName, _Set] = {}
         #: Readings under way, by whether they are of replicas, and of those that failed last.
@@ -252,7 +253,7 @@ class Readings:
 
     def jumps(self, limit: int, is_wanted: Callable[[Jump], bool] = lambda _: True) -> list[Jump]:
         """Return the last jumps that are wanted, the newest first."""
-        return self._jump_log.last(limit, is_wanted)
+        return list(islice(filter(is_wanted, reversed(self._jump_log)), limit))
 
     def newest(self) -> dict[SetName, Reading]:
         """Return the newest reading of each set that has one, whatever became of its log since."""
@@ -300,7 +301,7 @@ class Readings:
                 found.fingerprints += (_Taken(mark, head.run, head.ended_unix_ms) for mark in head.fingerprints)
             found.partings = list(heads[-1].partings)
             _thin(found.fingerprints)
-        self._jump_log.add(await asyncio.to_thread(_jumps_in, self._jump_file))
+        self._jump_log.extend(await asyncio.to_thread(_jumps_in, self._jump_file))
         self._is_loaded = True
 
     async def close(self) -> None:
@@ -380,7 +381,7 @@ class Readings:
         jumps = jumps_between(former, reading, changes)
         if not jumps:
             return
-        self._jump_log.add(jumps)
+        self._jump_log.extend(jumps)
         self._emit(GroupsJumped(jumps=tuple(jumps)))
         for event in summaries(reading.set_name, jumps):
             self._emit(event)

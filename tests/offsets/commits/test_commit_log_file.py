@@ -11,7 +11,7 @@ from commit_sites import CLOCK, embedded
 
 from offsets.commits import embedded as embedded_module
 from offsets.commits import log_file
-from offsets.commits.log_file import FILE_NAME, MARK_NAME, FileProblem, LogFile, StoreBusy
+from offsets.commits.log_file import FILE_NAME, FileProblem, LogFile, StoreBusy
 
 
 def rewrite(folder, *statements):
@@ -123,34 +123,6 @@ async def test_file_that_is_no_database_is_named(tmp_path):
     (tmp_path / FILE_NAME).write_bytes(b"no database at all" * 100)
     with pytest.raises(FileProblem, match="it is damaged"):
         await stored(tmp_path)
-
-
-async def test_older_copy_of_the_file_is_noticed(tmp_path):
-    folder = tmp_path / "a"
-    await stored(folder, a_change(1))
-    former = (folder / FILE_NAME).read_bytes()
-    await stored(folder, a_change(2), a_change(3))
-    (folder / FILE_NAME).write_bytes(former)
-    with pytest.raises(FileProblem, match=f"it lacks 3 records: damaged, or an older copy.*remove .*{MARK_NAME}"):
-        await stored(folder)
-    (folder / MARK_NAME).unlink()
-    async with embedded(folder) as site:
-        assert site.offsets() == {0: 1}
-
-
-async def test_damaged_log_of_the_database_is_noticed(tmp_path):
-    folder, copy = tmp_path / "a", tmp_path / "copy"
-    async with embedded(folder) as site:
-        for offset in range(30):
-            await site.store.store([a_change(offset)])
-        site.store._file._raise_mark(site.store._file.number)
-        shutil.copytree(folder, copy)
-    log = copy / f"{FILE_NAME}-wal"
-    content = bytearray(log.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    log.write_bytes(content)
-    with pytest.raises(FileProblem, match=r"it lacks .* records"):
-        await stored(copy)
 
 
 async def test_file_that_is_removed_while_in_use_takes_nothing_any_more(tmp_path):

@@ -68,15 +68,16 @@ def test_reset_and_deletion_are_previewed_and_done(manager):
 def test_offsets_are_listed_page_by_page(manager):
     manager.commit(*(entry(5, queue, group="listed", topic=f"t{topic}") for topic in range(5) for queue in range(2)))
     found, path = [], "/v1/offsets?group=listed&limit=3"
-    cursor = ""
+    cursor = run = ""
     while cursor is not None:
         page = manager.get(path + (f"&cursor={cursor}" if cursor else "")).body
         found += [(each["topic"], each["queueId"]) for each in page["offsets"]]
         cursor = page["nextCursor"]
+        run = (cursor or run).partition(".")[0]
     assert found == [(f"t{topic}", queue) for topic in range(5) for queue in range(2)]
     assert [each["topic"] for each in manager.get("/v1/offsets?group=listed&topic=t3").body["offsets"]] == ["t3", "t3"]
     assert manager.get("/v1/offsets?group=listed&brokerName=broker-z").body["offsets"] == []
-    for wrong in ("x", "a.b.c", page["revision"].partition(":")[0] + ".0.x"):
+    for wrong in ("x", "a.b.c", run + ".0.x"):
         assert manager.get(f"/v1/offsets?cursor={wrong}").status == 400
 
 

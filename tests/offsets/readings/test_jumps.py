@@ -8,17 +8,14 @@ from history.rows import Moment, RowMaker
 from offsets.readings.jumps import (
     AGAIN,
     JUMPED,
-    JUMPS_MAX,
     QUEUES_MAX,
     READ_PER_S_MAX,
     SKIPPED,
     GroupsJumped,
     Jump,
     JumpCause,
-    JumpLog,
     OffsetsMovedBack,
     OffsetsWereSet,
-    QueueJump,
     jumps_between,
     summaries,
 )
@@ -132,13 +129,3 @@ def test_jumps_are_counted_and_recorded():
     ]
     assert {"group": "g", "queues": 2, "removed": 1, "messages_again": 30}.items() <= back.columns.items()
     assert {"messages_again": 0, "messages_skipped": 8_999_995}.items() <= forward.columns.items()
-
-
-def test_the_last_jumps_are_remembered():
-    log, (found,) = JumpLog(), jumps((b"0:50", b"0:20"))
-    log.add(msgspec.structs.replace(found, unix_ms=number) for number in range(JUMPS_MAX + 1))
-
-    assert [jump.unix_ms for jump in log.last(2)] == [JUMPS_MAX, JUMPS_MAX - 1]
-    assert next(iter(log)).unix_ms == 1
-    assert log.last(5, lambda jump: jump.unix_ms < 3)[0].unix_ms == 2
-    assert found.queues == (QueueJump(0, 50, 20),)
