@@ -56,8 +56,8 @@ class Allowed:
     writes: Callable[[str], bool]
     #: Raises NotSent unless this manager leads, and the broker is the master.
     check: Callable[[], None]
-    #: Whether groups are sent back to where the logs have parted: the change was moments ago, or an operator wants it.
-    sends_back: Callable[[], bool]
+    #: What becomes of a queue whose group went on behind where the logs have parted, up to an offset.
+    behind: Callable[[QueueKey, int], Outcome]
 
 
 @dataclass(slots=True)
@@ -244,7 +244,7 @@ class RepairPass:
         broker = BrokerNow(
             resets_on_server=self._options.resets_on_server,
             pops_in_kv=self._options.pops_in_kv and self._can_pop,
-            sends_back=self._allowed.sends_back(),
+            behind=self._allowed.behind(key, ahead_of(before, queue)),
         )
         return decide(before, queue, broker)
 
