@@ -96,6 +96,9 @@ class LogProof(NamedTuple):
     problem: str = ""
     #: Epochs say so, of the log of the newest reading.
     is_exact: bool = False
+    #: From here up to `same_until` the log is that of the run: before it, messages of another log may lie where it went
+    #: on behind a tail of its own between two fingerprints of different masters.
+    same_from: int = 0
 
     def of_run(self, own: Iterable[Fingerprint], *, lasted: bool = False) -> "LogProof":
         """Return the proof for readings of one run of a master, of which these fingerprints are.
@@ -106,8 +109,11 @@ class LogProof(NamedTuple):
         """
         if self.is_exact and lasted:
             return self
-        own_until = max((mark.end for mark in own if mark.end <= self.same_until), default=0)
-        return self._replace(same_until=own_until)
+        seen = [mark for mark in own if mark.end <= self.same_until]
+        return self._replace(
+            same_until=max((mark.end for mark in seen), default=0),
+            same_from=min((mark.place for mark in seen), default=0),
+        )
 
     def proves(self, first_end: int) -> bool:
         """Return whether everything below the first end of a reading is in the log of the broker."""
