@@ -141,7 +141,7 @@ class RepairPass:
         self.is_known_log = bool(same_until)
         own = [reading for reading in self._known.readings if reading.run == newest.run]
         marks = [reading.fingerprint for reading in own if reading.fingerprint is not None]
-        proof = proof.of_run(marks, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)
+        proof = proof.of_run(marks, own[0].first_end, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)
         self._before = Before(self._known, proof, self._changed_ms)
         return log
 
