@@ -12,9 +12,8 @@ from offsets.repair.rules import Outcome
 from offsets.repair.runs import RepairedQueue, Run
 from offsets.sets.following import Following
 from serving.http.endpoints import Parameter
-from serving.http.pages import page_of
 from serving.http.paths import get, post
-from serving.http.views import NotFound, StateConflict, ViewRequest
+from serving.http.views import NotFound, StateConflict, ViewRequest, requested_page
 
 _DIGITS_MAX: Final = 9
 _RUN: Final = Parameter("run", "Number of the run.", {"type": "integer"})
@@ -125,7 +124,7 @@ class RepairViews:
         self._lead.check()
         run = self._run(request)
         queues = {(queue.group, queue.topic, queue.queue_id): queue for queue in run.queues}
-        page = page_of(sorted(queues), request.page, tuple[str, str, int])
+        page = requested_page(sorted(queues), request, tuple[str, str, int])
         return _queues_view(run, [queues[key] for key in page.keys], page.total, page.next_cursor)
 
     @post("/v1/offsets/repairs/{run}/apply", parts=(_RUN,), refusals=(404, 409, 503), concurrent_max=_APPLIED_MAX)
