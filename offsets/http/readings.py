@@ -7,9 +7,8 @@ import msgspec
 from offsets.readings.jumps import Jump, JumpCause
 from offsets.readings.readings import Readings, SetStatus
 from serving.http.endpoints import PAGED, Parameter
-from serving.http.pages import page_of
 from serving.http.paths import get
-from serving.http.views import ViewRequest
+from serving.http.views import ViewRequest, requested_page
 
 #: Parameter of a request -> field of a jump.
 _FILTERS: Final = {"group": "group", "topic": "topic", "broker": "broker_name", "cause": "cause"}
@@ -39,7 +38,7 @@ class ReadingViews:
     def sets(self, request: ViewRequest) -> ReadSetListing:
         """How the offsets of each broker set are read, and whether its replicas copy them."""
         statuses = {f"{status.cluster}/{status.broker_name}": status for status in self._readings.statuses()}
-        page = page_of(sorted(statuses), request.page, str)
+        page = requested_page(sorted(statuses), request, str)
         return ReadSetListing([statuses[name] for name in page.keys], page.total, page.next_cursor)
 
     @get(

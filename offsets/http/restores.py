@@ -27,7 +27,6 @@ from offsets.values import QueueKey, SetName
 from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX
 from serving.durable_file import DurableFileError
 from serving.http.endpoints import Parameter
-from serving.http.pages import page_of
 from serving.http.paths import get, post
 from serving.http.views import (
     HttpRefused,
@@ -37,6 +36,7 @@ from serving.http.views import (
     Unavailable,
     UnprocessableBody,
     ViewRequest,
+    requested_page,
 )
 
 #: Bytes of a file in a request, before it is written as Base64, and of the body that has it.
@@ -361,7 +361,7 @@ class RestoreViews:
                 if name.topic == topic:
                     group = name.group.removesuffix(BROADCAST_SUFFIX)
                     sets[set_name.cluster, group, int(group != name.group)] += 1
-        page = page_of(sorted(sets), request.page, tuple[str, str, int])
+        page = requested_page(sorted(sets), request, tuple[str, str, int])
         views = [
             TopicGroupView(
                 cluster=key[0], group=key[1], kind="broadcast" if key[2] else "clustering", broker_sets=sets[key]

@@ -11,6 +11,8 @@ only if all of this holds; what would need a second proof is reported:
   had changed that before: it has only not copied since. Whatever else changed it is newer.
 - The group pulls: all its members say so now. Below the offset of a group that pops lie messages that nobody has
   acknowledged. Where a member holds the queue, the offset is raised no further than that member is.
+- Without epochs, all messages that it would pass over lie behind a message that this last master wrote: a replica that
+  had led before may have kept a tail of its own below.
 - The message before the offset lies below the first end of that reading (`queue_proof.proved_offset`), so it is no
   message of a topic that was made anew since.
 
@@ -90,8 +92,9 @@ class BrokerNow:
     resets_on_server: bool
     #: What groups popped is in a store of its own, which no replica copies.
     pops_in_kv: bool
-    #: The change was noticed as it happened, less than SENT_BACK_WITHIN_MS ago, or an operator wants it.
-    sends_back: bool
+    #: What becomes of a group that went on behind the parting: SET_BACK if the change was noticed as it happened, less
+    #: than SENT_BACK_WITHIN_MS ago, or an operator wants it; NOT_PROVED if it has read more since an operator looked.
+    behind: Outcome
 
 
 @dataclass(slots=True)
@@ -305,8 +308,8 @@ def _behind_parting(before: Before, queue: QueueNow, parted_at: int, broker: Bro
     if group.is_online and not broker.resets_on_server:
         why = "members are online, and this broker cannot send them back: restart them, then repair again"
         return Decision(Outcome.NOT_PROVED, offset=None, why=why)
-    outcome = Outcome.SET_BACK if broker.sends_back else Outcome.WOULD_CHANGE
-    return Decision(outcome, offset=offset, sends_members=group.is_online)
+    why = "it has gone on since, and would read that again (allowBack)" if broker.behind is Outcome.NOT_PROVED else ""
+    return Decision(broker.behind, offset=offset, sends_members=group.is_online, why=why)
 
 
 def _kept(before: Before, queue: QueueNow, parted_at: int) -> int | None:

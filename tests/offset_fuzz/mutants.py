@@ -94,7 +94,7 @@ def _offline_pulls():
 
 def _any_run():
     """Fingerprints of other runs prove a reading."""
-    return [mock.patch.object(LogProof, "of_run", lambda self, own, **_: self)]
+    return [mock.patch.object(LogProof, "of_run", lambda self, *_, **__: self)]
 
 
 def _no_check():
@@ -102,7 +102,7 @@ def _no_check():
     make = repairer.RepairPass
 
     def mutated(at, epoch, known, changed_ms, allowed, clock):
-        allowed = one_pass.Allowed(allowed.writes, lambda: None, allowed.sends_back)
+        allowed = one_pass.Allowed(allowed.writes, lambda: None, allowed.behind)
         return make(at, epoch, known, changed_ms, allowed, clock)
 
     return [
