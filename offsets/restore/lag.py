@@ -5,9 +5,9 @@ are read before the ends of queues.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, for_all
 from offsets.queue_proof import QueueEnds
@@ -15,7 +15,6 @@ from offsets.restore.restorer import RestoreRefused
 from offsets.sets.followed import FollowedSet
 from remoting.admin.client import AdminClient
 from remoting.admin.groups import GroupConnections, connections_of_group
-from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 
@@ -128,12 +127,13 @@ class LagReader:
                 brokers.append(_LagBroker(at, group, topic, managed))
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_S):
-                await _each(brokers, _LagBroker.read_offsets)
+                await for_all(brokers, _LagBroker.read_offsets, BROKERS_MAX)
                 topics = sorted({queue.topic for queue in managed}.union(*(broker.topics() for broker in brokers)))
                 if len(topics) > TOPICS_MAX:
                     raise RestoreRefused(f"The group has more than {TOPICS_MAX} topics: name one.")
                 # A group may have no offset yet on a broker whose queues it consumes.
-                await _each([broker for broker in brokers if broker.is_read], lambda broker: broker.read_ends(topics))
+                read = [broker for broker in brokers if broker.is_read]
+                await for_all(read, lambda broker: broker.read_ends(topics), BROKERS_MAX)
         unavailable |= {broker.name: broker.problem for broker in brokers if broker.problem}
         broadcasts = any(broker.members is not None and broker.members.is_broadcasting for broker in brokers)
         answered = [broker for broker in brokers if not broker.problem]
@@ -237,14 +237,3 @@ class _LagBroker:
             if ends is not None and ends.max_offset > ends.min_offset:
                 found[queue_id] = ends
         return found
-
-
-async def _each(brokers: Iterable["_LagBroker"], work: Callable[["_LagBroker"], Coroutine[Any, Any, None]]) -> None:
-    """Do `work` for each broker, BROKERS_MAX at a time."""
-    left = iter(brokers)
-
-    async def worker() -> None:
-        for broker in left:
-            await work(broker)
-
-    await all_results(worker() for _ in range(BROKERS_MAX))
