@@ -16,7 +16,6 @@ from offsets.sets.followed import FollowedSet
 from remoting.admin.client import AdminClient
 from remoting.admin.groups import GroupConnections, connections_of_group
 from remoting.clock import Clock
-from remoting.protocol.topic_kinds import TopicKind, kind_of
 
 #: Queues that one answer lists, and topics of one group.
 QUEUES_MAX: Final = 10_000
@@ -28,9 +27,6 @@ BROKERS_MAX: Final = 4
 #: So many lags are read one after the other without a pause, and one more after each period.
 LAGS_MAX: Final = 20
 PERIOD_MS: Final = 1000
-#: So many queues behind the last one that is known are looked for, and so many in all.
-_HIDDEN_PROBED: Final = 2
-_HIDDEN_MAX: Final = 256
 
 _BROADCASTS: Final = "broadcasting: each member keeps its own offsets, on its own host"
 _NO_OFFSET: Final = "the group has stored no offset: it begins where its policy for new groups says"
@@ -195,10 +191,7 @@ class _LagBroker:
         async def read(topic: str) -> None:
             here = [queue.queue_id for queue in self._managed if (queue.topic, queue.broker_name) == (topic, self.name)]
             try:
-                ends = await self._at.topic_ends(topic, {*here, *self._offsets.get(topic, ())})
-                if ends and kind_of(topic, (self.name,)) is TopicKind.NORMAL:
-                    ends |= await self._hidden(topic, max(ends) + 1)
-                self._ends[topic] = ends
+                self._ends[topic] = await self._at.topic_ends(topic, {*here, *self._offsets.get(topic, ())})
             except BROKER_FAILURES as error:
                 self._ends[topic] = f"the ends of topic {topic} are not known: {error}"
 
@@ -219,21 +212,3 @@ class _LagBroker:
                 if topic in self._unreadable:
                     why = "the offsets of the group in the table of the broker are not readable"
                 yield lag_in(queue, self._offsets.get(topic, {}).get(queue_id), "broker", ends.get(queue_id), why)
-
-    async def _hidden(self, topic: str, first: int) -> dict[int, QueueEnds]:
-        """Return queues that hold messages and are not listed, as after a shrink by hand.
-
-        They are found by 321, which makes none that is not there.
-        """
-        found: dict[int, QueueEnds] = {}
-        last = first + _HIDDEN_PROBED
-        for queue_id in range(first, first + _HIDDEN_MAX):
-            if queue_id == last:
-                break
-            if await self._at.place(topic, queue_id, 0) is None:
-                continue
-            ends = await self._at.queue_ends(topic, queue_id)
-            last = queue_id + 1 + _HIDDEN_PROBED
-            if ends is not None and ends.max_offset > ends.min_offset:
-                found[queue_id] = ends
-        return found
