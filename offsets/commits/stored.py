@@ -42,7 +42,7 @@ class Source(enum.StrEnum):
     OPERATOR = "operator"
 
 
-class StoredOffset(msgspec.Struct, frozen=True, gc=False):
+class StoredOffset(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The next offset to consume, and where it comes from; or that it was deleted."""
 
     #: 0 to OFFSET_MAX, or DELETED.
@@ -68,6 +68,11 @@ class Change(NamedTuple):
     queue_id: int
     before: StoredOffset | None
     after: StoredOffset
+
+
+def shown(stored: StoredOffset | None) -> StoredOffset | None:
+    """Return what readers see of a value: nothing if it was deleted."""
+    return None if stored is None or stored.is_deleted else stored
 
 
 def is_newer(value: StoredOffset, than: StoredOffset | None) -> bool:

@@ -63,6 +63,11 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "groups": Verb("rmq.commands.offsets.views", "list_groups", "groups that have offsets in a topic"),
             "export": Verb("rmq.commands.offsets.files", "export_offsets", "offsets as a file of brokers or clients"),
             "import": Verb("rmq.commands.offsets.files", "import_offsets", "store the offsets of such a file"),
+            "orderly": Verb("rmq.commands.offsets.order", "list_orderly", "groups that are declared orderly"),
+            "holders": Verb("rmq.commands.offsets.order", "list_holders", "which client holds which queue of one"),
+            "overlaps": Verb("rmq.commands.offsets.order", "list_overlaps", "queues that two clients hold"),
+            "declare-orderly": Verb("rmq.commands.offsets.order", "declare_orderly", "watch the holders of a group"),
+            "undeclare": Verb("rmq.commands.offsets.order", "undeclare", "watch them no more"),
         },
     ),
     "scaling": Noun(

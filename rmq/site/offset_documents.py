@@ -16,7 +16,7 @@ RESTORE_TIMEOUT_S = 60.0
 REPAIR_TIMEOUT_S = 60.0
 FILE_TIMEOUT_S = 90.0
 
-FileDialect = Literal["broker", "client", "rocksdb"]
+FileDialect = Literal["broker", "client"]
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -54,7 +54,8 @@ class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
     def __str__(self) -> str:
         """Return the replica as a word of a table."""
-        return f"{self.address}={'unknown' if self.copies is None else 'copies' if self.copies else 'copies-nothing'}"
+        copies = "unknown" if self.copies is None else "copies" if self.copies else "copies-nothing"
+        return f"{self.address}={'not-read' if self.problem else copies}"
 
 
 class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -68,12 +69,13 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     master: str | None = None
     #: The newest reading is not older than three periods.
     fresh: bool
-    age_ms: int | None = None
     read_unix_ms: int | None = None
     #: Since then moments can be restored.
     oldest_unix_ms: int | None = None
     #: Groups in topics.
     groups: int
+    #: Those among them that the manager does not know, for their names.
+    left_out: int = 0
     #: Messages by which its log is known again.
     fingerprints: int
     replicas: list[ReplicaDocument] = []
@@ -95,7 +97,7 @@ class QueueJump(msgspec.Struct, frozen=True, array_like=True):
 
     def __str__(self) -> str:
         """Return the queue as a word of a table."""
-        return f"{self.queue_id}:{self.before}>{'' if self.after is None else self.after}"
+        return f"{self.queue_id}:{self.before}>{'none' if self.after is None else self.after}"
 
 
 class JumpRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -217,20 +219,12 @@ class WantedUndo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     pulls: bool = False
 
 
-class RecordDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A record of RocksDB, both in Base64."""
-
-    key: str
-    value: str
-
-
 class WantedImport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A file whose offsets are to be stored."""
 
     writer: str
     dialect: FileDialect
     file: bytes = b""
-    records: list[RecordDocument] = []
     cluster: str
     namespace: str = ""
     broker_name: str = ""
@@ -293,7 +287,6 @@ class ExportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Offsets as a file."""
 
     file: bytes
-    records: list[RecordDocument] = []
     offsets: int
     unavailable: list[str] = []
 
@@ -359,3 +352,85 @@ class TopicGroupPage(Page, frozen=True, kw_only=True):
     """A page of the groups of a topic."""
 
     groups: list[TopicGroupRow]
+
+
+# Order
+
+
+class WantedGroup(msgspec.Struct, frozen=True):
+    """A group that is to be declared orderly, or not any more."""
+
+    writer: str
+    cluster: str
+    group: str
+
+
+class ChangedGroup(msgspec.Struct, frozen=True):
+    """Whether that changed anything."""
+
+    changed: bool
+
+
+class OrderlyGroupRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A declared group."""
+
+    row_key: ClassVar[RowKey] = ("cluster", "group")
+
+    cluster: str
+    group: str
+
+
+class OrderlyGroupPage(Page, frozen=True, kw_only=True):
+    """A page of declared groups."""
+
+    groups: list[OrderlyGroupRow]
+
+
+class OverlapRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A queue that two clients hold at the same time."""
+
+    row_key: ClassVar[RowKey] = ("cluster", "group", "topic", "broker_name", "queue_id", "clients")
+
+    cluster: str
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    clients: tuple[str, str]
+    since_unix_ms: int
+
+
+class OverlapPage(Page, frozen=True, kw_only=True):
+    """A page of overlaps."""
+
+    overlaps: list[OverlapRow]
+
+
+class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A queue that a client holds."""
+
+    #: Blank in an answer: it has the client once for all its queues.
+    client_id: str = ""
+    topic: str
+    broker_name: str
+    queue_id: int
+    #: `held`, `expired`, or `dropped`: the client is giving it up.
+    state: str
+    locked_unix_ms: int | None = None
+    replayed_unix_ms: int | None = None
+
+
+class HolderDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A client, and what it holds."""
+
+    client_id: str
+    queues: list[HeldQueueRow]
+
+
+class HolderPage(Page, frozen=True, kw_only=True, rename="camel"):
+    """A page of the clients of a group."""
+
+    is_declared: bool
+    kind: str
+    members: int
+    holders: list[HolderDocument]

@@ -108,9 +108,9 @@ LOOPBACK_ADVERTISED: Final = LogEvent(
     name="loopback_advertised",
     level=Level.WARNING,
     keys=("addr", "bind_address"),
-    meaning="The controller found no address at which others reach this machine, so it advertises loopback: brokers "
-    "on other machines cannot connect to it.",
-    advice="Set `advertisedAddress` to the host:port at which brokers reach this controller.",
+    meaning="The server found no address at which others reach this machine, so it advertises loopback: brokers, "
+    "clients and servers on other machines cannot connect to it.",
+    advice="Set `advertisedAddress` to the host:port at which others reach this server.",
 )
 CERTIFICATE_LOADED: Final = LogEvent(
     name="certificate_loaded",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from board_expressions import RUNBOOKS
 
-_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"\s{2,}#.*$")
 _INLINE = re.compile(r"`([^`\n]+)`")
 
@@ -37,7 +37,7 @@ def lines():
         Typed(page, _COMMENT.sub("", line))
         for page, text in pages().items()
         for block in _BLOCK.findall(text)
-        for line in block.splitlines()
+        for line in map(str.strip, block.splitlines())
     ]
 
 

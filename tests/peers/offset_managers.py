@@ -118,6 +118,5 @@ def a_queue(queue=0, *, group="billing", topic="orders", broker="broker-a"):
     return {"group": group, "topic": topic, "brokerName": broker, "queueId": queue}
 
 
-def an_entry(offset, queue=0, *, epoch=0, token=0, **names):
-    entry = a_queue(queue, **names) | {"offset": offset, "resetEpoch": epoch}
-    return entry | {"token": token} if token else entry
+def an_entry(offset, queue=0, *, epoch=0, **names):
+    return a_queue(queue, **names) | {"offset": offset, "resetEpoch": epoch}

@@ -122,13 +122,14 @@ def test_a_reset_is_listed_restored_and_undone(broker, manager, rmq):
     kept = rmq.run(*restore, "--dry-run", "-o", "json")
     assert (kept.code, {row["status"] for row in kept.items}) == (1, {"not proved", "right already"}), kept
     assert "overResets" in kept.items[0]["why"]
+    assert "--over-resets would override" in kept.err, kept
     restore += ("--over-resets", "--allow-unproved")
     planned = {row["queueId"]: row for row in rmq.items(*restore, "--dry-run")}
     assert (planned[0]["status"], planned[0]["old"], planned[0]["new"]) == ("would change", 20, 50)
     assert (planned[0]["messagesNever"], planned[1]["status"]) == (30, "right already")
     assert broker.offsets["orders@billing"][0] == 20
     asked = rmq.run(*restore)
-    assert (asked.code, "in 1 queues: 0 messages are read again, 30 are never read" in asked.err) == (2, True), asked
+    assert (asked.code, "in 1 queues: 0 messages are read again, 30 are passed over" in asked.err) == (2, True), asked
 
     done = rmq.run(*restore, "--yes", "-o", "json")
     (operation, *_) = rmq.items("offsets", "operations")
@@ -202,7 +203,7 @@ def test_a_lost_log_is_reported_and_repaired_by_the_one_command(broker, manager,
 
     status = rmq.run("offsets", "status")
     assert (status.code, f"rmq offsets repair {number}" in status.out) == (7, True), status
-    assert status.err.strip().endswith(f", {number}"), status
+    assert status.err.strip().endswith(f", repair {number}"), status
     preview = rmq.items("offsets", "repair", number, "--dry-run")
     assert [(row["group"], row["shown"], row["offset"], row["messagesSkipped"]) for row in preview] == [
         ("ahead", 50, 0, 50)
@@ -221,6 +222,22 @@ def test_a_lost_log_is_reported_and_repaired_by_the_one_command(broker, manager,
     assert (again.code, "would change nothing" in again.err) == (0, True), again
     rmq.environment["RMQ_OFFSET_MANAGER"] = f"http://{manager.address}"
     assert {row["kind"] for row in rmq.items("offsets", "status")} - {"jumps"} == {"manager", "brokerSet"}
+
+
+def test_a_group_is_declared_orderly_and_taken_back(rmq):
+    declared = rmq.run("offsets", "declare-orderly", "ledger", "--yes")
+    again = rmq.run("offsets", "declare-orderly", "ledger", "--yes")
+    assert (declared.code, "already" in declared.err, "already" in again.err) == (0, False, True), again
+    assert rmq.items("offsets", "orderly") == [{"cluster": "DefaultCluster", "group": "ledger"}]
+    assert (rmq.items("offsets", "holders", "ledger"), rmq.items("offsets", "overlaps")) == ([], [])
+    assert rmq.run("offsets", "undeclare", "ledger", "--yes").code == 0
+    assert "not declared" in rmq.run("offsets", "holders", "ledger").err
+
+
+@pytest.mark.parametrize("words", [("lag", "unheard"), ("groups", "Unheard")])
+def test_a_name_of_which_nothing_is_known_is_said(rmq, words):
+    ran = rmq.run("offsets", *words)
+    assert (ran.code, "nheard" in ran.err) == (0, True), ran
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ function setTable(sets) {
       { label: t("cluster"), cell: (row) => named(row.cluster) },
       { label: t("offsets.master"), cell: (row) => named(row.master ?? "–") },
       { label: t("state"), cell: (row) => badge(row.fresh ? "good" : "bad", t(row.fresh ? "offsets.fresh" : "offsets.stale")) },
-      { label: t("offsets.age"), cell: (row) => duration(row.ageMs) },
+      { label: t("offsets.read"), cell: (row) => whole(moment(row.readUnixMs)) },
       { label: t("offsets.kept_since"), cell: (row) => whole(moment(row.oldestUnixMs)) },
       { label: t("offsets.entries"), cell: (row) => count(row.groups) },
       { label: t("offsets.replicas"), cell: (row) => replicasOf(row.replicas) },

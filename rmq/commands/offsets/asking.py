@@ -1,6 +1,7 @@
 """Asks the offset manager that leads; and a write at brokers: previewed, confirmed, done, with what became of it."""
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -21,6 +22,8 @@ _READY: Final = "would change"
 #: How often the time that passes is written.
 _TICK_S: Final = 1.0
 _ERASED_LINE: Final = "\r\x1b[K"
+#: The flag that overrides a reason, as the API spells it.
+_FLAG: Final = re.compile(r"\((\w+)\)$")
 
 #: Makes a body with `dryRun` or without.
 BodyOf = Callable[[bool], msgspec.Struct]
@@ -96,7 +99,7 @@ def _summary(preview: RestoreDocument) -> str:
     again = sum(queue.messages_again or 0 for queue in ready)
     never = sum(queue.messages_never or 0 for queue in ready)
     others = ", ".join(f"{count} {status}" for status, count in sorted(preview.counts.items()) if status != _READY)
-    text = f"in {len(ready)} queues: {again} messages are read again, {never} are never read"
+    text = f"in {len(ready)} queues: {again} messages are read again, {never} are passed over"
     return f"{text}; others stay ({others})" if others else text
 
 
@@ -116,8 +119,15 @@ def _check_nothing_left(preview: RestoreDocument) -> None:
             " `rmq offsets sets` for the broker sets that it reads"
         )
     if left or preview.problems:
-        text = ", ".join(f"{count} {status}" for status, count in sorted(left.items())) or "no offsets are known"
-        raise CommandFailed(f"nothing can be written: {text}; the column why says what is missing")
+        if not left:
+            raise CommandFailed("nothing can be written: no offsets of that moment are known, as said above")
+        text = ", ".join(f"{count} {status}" for status, count in sorted(left.items()))
+        names = {match[1] for queue in preview.queues if (match := _FLAG.search(queue.why))}
+        flags = ", ".join(
+            "--" + re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), name) for name in sorted(names)
+        )
+        advice = f", and {flags} would override that" if flags else ""
+        raise CommandFailed(f"nothing can be written: {text}; the column why says what is missing{advice}")
 
 
 def _check_done(done: RestoreDocument) -> None:

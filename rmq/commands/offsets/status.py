@@ -91,7 +91,7 @@ async def show_status(session: OperatorSession) -> None:
             session.note(sentence)
     if leader is None:
         raise PartlyDone(_no_leader(found[0][1], named.option))
-    if wrong := [row.name for row in rows if row.state not in _WELL]:
+    if wrong := [f"{row.kind} {row.name}" for row in rows if row.state not in _WELL]:
         raise PartlyDone(f"not well: {first_of(wrong)}")
 
 
@@ -133,7 +133,10 @@ def _set_rows(sets: Sequence[SetRow]) -> Iterator[OffsetStatusRow]:
         yield OffsetStatusRow(kind="brokerSet", name=row.broker_name, state=state, detail=detail)
     for row in sets:
         for replica in row.replicas:
-            if replica.copies is False:
+            if replica.problem:
+                detail = f"replica of {row.broker_name}; {replica.problem}"
+                yield OffsetStatusRow(kind="replica", name=replica.address, state="failed", detail=detail)
+            elif replica.copies is False:
                 detail = f"replica of {row.broker_name}; slaves of 5.5.0 copy no offsets: update it to 5.5.1"
                 yield OffsetStatusRow(kind="replica", name=replica.address, state="copies_nothing", detail=detail)
 
@@ -146,9 +149,10 @@ def _jump_rows(jumps: Sequence[JumpRow], now_unix_ms: int) -> Iterator[OffsetSta
         groups = len({jump.group for jump in of_cause})
         again = sum(jump.messages_again for jump in of_cause)
         skipped = sum(jump.messages_skipped for jump in of_cause)
+        removed = sum(jump.removed for jump in of_cause)
         detail = (
-            f"{groups} groups, {again} messages read again, {skipped} passed unread; last {of_cause[0].group}:"
-            f" rmq offsets jumps --cause {cause}"
+            f"{groups} groups, {again} messages read again, {skipped} passed unread, {removed} queues without an"
+            f" offset since; last {of_cause[0].group}: rmq offsets jumps --cause {cause}"
         )
         yield OffsetStatusRow(kind="jumps", name=cause, state="jumped", detail=detail)
 

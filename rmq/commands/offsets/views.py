@@ -84,6 +84,7 @@ async def show_lag(session: OperatorSession, group: str, topic: str | None, clus
     found = await manager_answer(session, request)
     if not found.queues and not found.unavailable:
         await check_follows(session)
+        session.note(f"{group} has no offset in {cluster}, at brokers and in the offset manager")
     session.show(found.queues, LagRow, is_partial=bool(found.unavailable))
     for problem in found.unavailable:
         session.note(f"{problem.broker_name}: {problem.reason}")
@@ -102,4 +103,5 @@ async def list_groups(session: OperatorSession, topic: str) -> None:
     rows = [row for page in found for row in page.groups]
     if not rows:
         await check_follows(session)
+        session.note(f"no group has an offset in {topic}, at the brokers that `rmq offsets sets` lists")
     session.show(rows, TopicGroupRow)

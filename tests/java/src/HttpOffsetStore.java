@@ -11,8 +11,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.function.Consumer;
-import java.util.function.ToLongFunction;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.store.OffsetStore;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
@@ -35,7 +33,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * <li>Only where the manager has no offset, the consumer applies its ConsumeFromWhere: {@link #readOffset} returns -1.
  *     What cannot be determined is -2, and the consumer leaves the queue for this round.
  * <li>An offset that was reset at the manager takes effect: the next commit is refused, and the consumer drops the queue
- *     and takes it again, from there. The same if another client has the lock of the queue.
+ *     and takes it again, from there.
  * <li>Where the consumer itself goes back, as after OFFSET_ILLEGAL or a reset by mqadmin, it resets the queue at the
  *     manager. That needs the token of operators.
  * <li>Offsets of queues that it does not hold any more are not written.
@@ -58,8 +56,6 @@ public final class HttpOffsetStore implements OffsetStore {
     private final Map<MessageQueue, Position> positions = new HashMap<>();
     private final Set<MessageQueue> due = new LinkedHashSet<>();
     private Future<?> sending;
-    private volatile ToLongFunction<MessageQueue> tokens = queue -> 0;
-    private volatile Consumer<MessageQueue> onLost = this::takeAgain;
 
     /** Where a consumer is in a queue that it holds. */
     private static final class Position {
@@ -89,31 +85,6 @@ public final class HttpOffsetStore implements OffsetStore {
             new OffsetManagerHttp(addresses, consumer.getConsumerGroup(), token));
         consumer.setOffsetStore(store);
         return store;
-    }
-
-    /**
-     * Sets where the fencing tokens of queues come from that are locked at the manager, 0 for those that are not; and what
-     * is done with a queue of which commits are refused, instead of taking it again.
-     */
-    void setLocks(ToLongFunction<MessageQueue> tokens, Consumer<MessageQueue> onLost) {
-        this.tokens = tokens;
-        this.onLost = onLost;
-    }
-
-    OffsetManagerHttp manager() {
-        return manager;
-    }
-
-    /** Returns where the consumer is in a queue; the offset is -1 if that is nowhere. */
-    synchronized OffsetManagerHttp.Entry entry(MessageQueue queue) {
-        Position position = positions.get(queue);
-        return position == null ? without(queue)
-            : new OffsetManagerHttp.Entry(queue, position.offset, position.resetEpoch, tokens.applyAsLong(queue));
-    }
-
-    /** Returns a queue without an offset. */
-    static OffsetManagerHttp.Entry without(MessageQueue queue) {
-        return new OffsetManagerHttp.Entry(queue, ABSENT, 0, 0);
     }
 
     @Override
@@ -210,8 +181,7 @@ public final class HttpOffsetStore implements OffsetStore {
         throws MQClientException, InterruptedException {
         try {
             long resetEpoch = manager.read(queue).resetEpoch;
-            OffsetManagerHttp.Entry entry =
-                new OffsetManagerHttp.Entry(queue, offset, resetEpoch, tokens.applyAsLong(queue));
+            OffsetManagerHttp.Entry entry = new OffsetManagerHttp.Entry(queue, offset, resetEpoch);
             OffsetManagerHttp.Result result = manager.commit(consumer.buildMQClientId(), List.of(entry)).get(0);
             if (!result.status.equals("ok")) {
                 throw new MQClientException(queue + " is " + result.status + ": " + result.reason, null);
@@ -281,7 +251,10 @@ public final class HttpOffsetStore implements OffsetStore {
     }
 
     private synchronized List<OffsetManagerHttp.Entry> changed(List<MessageQueue> queues) {
-        return queues.stream().filter(this::isChanged).map(this::entry).toList();
+        return queues.stream().filter(this::isChanged).map(queue -> {
+            Position position = positions.get(queue);
+            return new OffsetManagerHttp.Entry(queue, position.offset, position.resetEpoch);
+        }).toList();
     }
 
     /** Resets the queues in which the consumer went back, and returns the entries of all others. */
@@ -334,7 +307,7 @@ public final class HttpOffsetStore implements OffsetStore {
                 }
             }
         }
-        lost.forEach(onLost);
+        lost.forEach(this::takeAgain);
     }
 
     /** Notes what became of a commit, and returns whether the position of the consumer does not count any more. */
@@ -351,9 +324,6 @@ public final class HttpOffsetStore implements OffsetStore {
                 // Stored by another client that has consumed further, or in another reset epoch, or deleted.
                 position.saved = entry.offset;
                 return result.resetEpoch != entry.resetEpoch;
-            case "fenced":
-                report(entry.queue + " is fenced: " + result.reason);
-                return entry.token > 0;
             case "refused":
                 report(entry.queue + " at " + entry.offset + " is refused: " + result.reason);
                 position.saved = entry.offset;

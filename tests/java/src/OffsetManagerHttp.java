@@ -35,13 +35,11 @@ final class OffsetManagerHttp {
         final MessageQueue queue;
         final long offset;
         final long resetEpoch;
-        final long token;
 
-        Entry(MessageQueue queue, long offset, long resetEpoch, long token) {
+        Entry(MessageQueue queue, long offset, long resetEpoch) {
             this.queue = queue;
             this.offset = offset;
             this.resetEpoch = resetEpoch;
-            this.token = token;
         }
     }
 
@@ -99,9 +97,6 @@ final class OffsetManagerHttp {
             Map<String, Object> item = named(entry.queue);
             item.put("offset", entry.offset);
             item.put("resetEpoch", entry.resetEpoch);
-            if (entry.token > 0) {
-                item.put("token", entry.token);
-            }
             items.add(item);
         }
         Map<?, ?> answer = post("/v1/offsets/commit", Map.of("writer", writer, "entries", items));
@@ -136,11 +131,7 @@ final class OffsetManagerHttp {
         return results;
     }
 
-    String group() {
-        return group;
-    }
-
-    Map<?, ?> post(String path, Object body) throws IOException, InterruptedException {
+    private Map<?, ?> post(String path, Object body) throws IOException, InterruptedException {
         String text = RemotingSerializable.toJson(body, false);
         IOException failure = null;
         for (int attempt = 0; attempt < addresses.size() + 2; attempt++) {

@@ -26,9 +26,8 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * {@code --from} names where it begins without a stored offset, {@code --work-ms} how long it needs for a message,
  * {@code --invisible-ms} how long a popped message is its own, {@code --persist-ms} how often it commits,
  * {@code --timestamp} (yyyyMMddHHmmss) where TIMESTAMP begins, {@code --offset-managers} where a push consumer keeps its
- * offsets instead of in brokers, {@code --lock-ttl-ms} that an orderly one locks its queues there too, for so long. What
- * an orderly listener answers: {@code --result}, {@code --auto-commit}; {@code --fails} is a message that it never
- * consumes, {@code --max-reconsume-times} how often it is tried again.
+ * offsets instead of in brokers. What an orderly listener answers: {@code --result}, {@code --auto-commit};
+ * {@code --fails} is a message that it never consumes, {@code --max-reconsume-times} how often it is tried again.
  */
 final class TrafficReceiver extends TrafficClient {
     private static final int POLL_MS = 200;
@@ -83,11 +82,7 @@ final class TrafficReceiver extends TrafficClient {
         }
         String managers = options.text("offset-managers", "");
         if (!managers.isEmpty()) {
-            HttpOffsetStore offsets = HttpOffsetStore.install(push, managers, options.text("offset-token", ""));
-            int lockTtlMs = options.number("lock-ttl-ms", 0);
-            if (lockTtlMs > 0) {
-                HttpQueueLocks.install(push, offsets, lockTtlMs);
-            }
+            HttpOffsetStore.install(push, managers, options.text("offset-token", ""));
         }
         push.subscribe(options.text("topic"), "*");
         if (kind.equals("orderly")) {
