@@ -101,7 +101,7 @@ class RepairPass:
         self._log: BrokerLog | None = None
         #: From where on messages that were read before are not in its log; None: no loss is known.
         self.lost_from: int | None = None
-        #: A message that was read before is in its log.
+        #: A message of the log that was read last is in its log.
         self.is_known_log = False
         self._before: Before | None = None
         #: Fingerprints that the log of this process has shown.
@@ -132,13 +132,11 @@ class RepairPass:
         newest = self._known.readings[-1]
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
         proof = await self._at.prove(before, log.now, self._seen)
-        self.lost_from, same_until = proof.parted_at, proof.same_until
-        if self.lost_from is not None and not same_until:
-            before = LogBefore(self._known.lost, 0, None)
-            same_until = (await self._at.prove(before, log.now, self._seen)).same_until
-            # It may be a log from before the one that was read last, which goes on there.
-            proof = proof._replace(parted_at=same_until or self.lost_from)
-        self.is_known_log = bool(same_until)
+        self.lost_from, self.is_known_log = proof.parted_at, bool(proof.same_until)
+        if self.lost_from is not None and not self.is_known_log:
+            # It may be a log from before the one that was read last, which goes on behind what matches of it.
+            older = await self._at.prove(LogBefore(self._known.lost, 0, None), log.now, self._seen)
+            proof = proof._replace(parted_at=older.same_until or self.lost_from)
         own = [reading for reading in self._known.readings if reading.run == newest.run]
         marks = [reading.fingerprint for reading in own if reading.fingerprint is not None]
         proof = proof.of_run(marks, own[0].first_end, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)

@@ -158,7 +158,12 @@ async def test_a_run_that_is_told_again_once_members_come_counts_once(site, monk
         if repairer.running == 0:
             break
     assert sum(isinstance(event, OffsetsLost | OffsetsRepaired) for event in site.told) == 2
-    counts = [(count.counter.name, count.labels, count.amount) for event in site.told for count in event.counted()]
+    counts = [
+        (count.counter.name, count.labels, count.amount)
+        for event in site.told
+        for count in event.counted()
+        if count.amount
+    ]
     assert counts == [("repair_runs", ("complete",), 1), ("repaired_offsets", ("pushed",), 1)]
 
 
@@ -297,7 +302,12 @@ async def test_a_replica_that_still_has_the_log_from_before_an_emptied_master_go
     site.groups["h"] = Group(positions={("t", 0): 50})
     site.commit(180)
     site.commit(50, group="h")
-    await site.run(site.repairer())
+    repairer = site.repairer()
+    await site.run(repairer)
+    if not site.has_epochs:
+        # A name server alone shows it, and a stranger may have come in between: an operator decides.
+        assert (outcome(site.told).would_change, site.b.pending) == (1, {})
+        await repairer.apply(repairer.runs()[0].number, "ann", site.followed)
     assert site.b.pending == {("g", "t", 0): end}
     # The messages of the emptied master are in no later log.
     assert site.parted == [0]
