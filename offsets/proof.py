@@ -128,9 +128,11 @@ def prove(before: LogBefore, now: LogNow, looks: Iterable[Look]) -> LogProof:
         if look is NoMessage.UNKNOWN:
             return LogProof(0, None, f"the message at {fingerprint.place} of the log could not be looked at")
         if look != fingerprint:
-            if epochs_part is not None and max(same_until, now.begin) <= epochs_part <= fingerprint.place:
+            part = max(same_until, now.begin)
+            # A master that lost its log goes on in its epoch: without a message that matches it may be any log.
+            if same_until and epochs_part is not None and part <= epochs_part <= fingerprint.place:
                 return LogProof(epochs_part, epochs_part, is_exact=True)
-            return LogProof(same_until, max(same_until, now.begin))
+            return LogProof(same_until, part)
         same_until = fingerprint.end
     if not same_until:
         return LogProof(0, None, "no message that was read before is still in the log")

@@ -3,7 +3,7 @@
 from offsets.proof import LogProof
 from offsets.queue_proof import Proved
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
-from offsets.repair.rules import Before, BrokerNow, QueueNow
+from offsets.repair.rules import Before, BrokerNow, Outcome, QueueNow
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
 
 NAME = SetName("c", "broker-a")
@@ -46,4 +46,4 @@ def a_queue(shown=60, *, members=PULLS, parted_at=None, proved=100, min_offset=0
 
 
 def a_broker(**values):
-    return BrokerNow(**{"resets_on_server": True, "pops_in_kv": False, "sends_back": True} | values)
+    return BrokerNow(**{"resets_on_server": True, "pops_in_kv": False, "behind": Outcome.SET_BACK} | values)

@@ -48,7 +48,7 @@ class Site:
         self.uids, self.epoch, self.deleted = 0, 1, set()
         self.master = self.a
         self.a.epochs.append((1, 0))
-        self.readings, self.copies, self.marks = [], [], {}
+        self.readings, self.copies, self.marks, self.former_marks = [], [], {}, ()
         self._former_end = None
         self.is_leading = self.knows_master = True
         self.told, self.parted = [], []
@@ -140,7 +140,12 @@ class Site:
         if not former:
             return None
         copies = [copy for copy in self.copies if copy.address == master.address]
-        return KnownBefore(readings=tuple(former), replica_readings=tuple(copies), fingerprints=self.fingerprints)
+        return KnownBefore(
+            readings=tuple(former),
+            replica_readings=tuple(copies),
+            fingerprints=self.fingerprints,
+            lost=self.former_marks,
+        )
 
     # The product
 

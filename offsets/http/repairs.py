@@ -1,5 +1,6 @@
 """What the paths about repairs answer: the last runs, their queues, and `apply`. Times are Unix ms, UTC."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -8,7 +9,7 @@ from offsets.config import RepairMode
 from offsets.lead import Lead
 from offsets.repair.repairer import NotApplicable, Repairer
 from offsets.repair.rules import Outcome
-from offsets.repair.runs import Run
+from offsets.repair.runs import RepairedQueue, Run
 from offsets.sets.following import Following
 from serving.http.endpoints import Parameter
 from serving.http.pages import page_of
@@ -19,6 +20,8 @@ _DIGITS_MAX: Final = 9
 _RUN: Final = Parameter("run", "Number of the run.", {"type": "integer"})
 #: Each decides about all offsets of a set.
 _APPLIED_MAX: Final = 4
+#: Queues in an answer to it; a run lists all of them.
+_SHOWN_MAX: Final = 10_000
 
 
 class ApplyBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -26,6 +29,10 @@ class ApplyBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
     #: The name of an operator.
     writer: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    #: Only answer what it would write now.
+    dry_run: bool = False
+    #: Also where a group has gone on since behind a lost end: it reads that again.
+    allow_back: bool = False
 
 
 class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -80,7 +87,9 @@ class RepairedQueueView(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     shown: int | None
     #: What was, or is to be, written; null for nothing.
     offset: int | None
+    #: Of a higher offset until it is written; of a lower one once it is, as the group read them since the run.
     messages_again: int
+    #: Of a lower offset, until it is written: at most.
     messages_skipped: int
     why: str
 
@@ -117,18 +126,20 @@ class RepairViews:
         run = self._run(request)
         queues = {(queue.group, queue.topic, queue.queue_id): queue for queue in run.queues}
         page = page_of(sorted(queues), request.page, tuple[str, str, int])
-        views = [msgspec.convert(queues[key], RepairedQueueView, from_attributes=True) for key in page.keys]
-        return RepairQueues(_run_view(run), views, page.total, page.next_cursor)
+        return _queues_view(run, [queues[key] for key in page.keys], page.total, page.next_cursor)
 
     @post("/v1/offsets/repairs/{run}/apply", parts=(_RUN,), refusals=(404, 409, 503), concurrent_max=_APPLIED_MAX)
-    async def apply(self, request: ViewRequest, body: ApplyBody) -> RepairView:
-        """Write what a run would change: it decides anew, by the same readings and rules."""
+    async def apply(self, request: ViewRequest, body: ApplyBody) -> RepairQueues:
+        """Write what a run would change, decided anew by the same readings and rules; with dryRun only show it."""
         self._lead.check()
         run = self._run(request)
         followed = self._following.sets.get(run.broker_name)
         master = None if followed is None or followed.set_name != run.set_name else followed.master
         try:
-            return _run_view(await self._repairer.apply(run.number, body.writer, master))
+            run = await self._repairer.apply(
+                run.number, body.writer, master, allow_back=body.allow_back, is_dry_run=body.dry_run
+            )
+            return _queues_view(run, run.queues[:_SHOWN_MAX], len(run.queues), None)
         except NotApplicable as error:
             raise StateConflict(str(error)) from error
 
@@ -140,6 +151,11 @@ class RepairViews:
                 f"There is no run {text[:_DIGITS_MAX]} of a repair here: /v1/offsets/repairs lists the last."
             )
         return run
+
+
+def _queues_view(run: Run, queues: Sequence[RepairedQueue], total: int, next_cursor: str | None) -> RepairQueues:
+    views = [msgspec.convert(queue, RepairedQueueView, from_attributes=True) for queue in queues]
+    return RepairQueues(_run_view(run), views, total, next_cursor)
 
 
 def _run_view(run: Run) -> RepairView:

@@ -100,3 +100,5 @@ class KnownBefore:
     replica_readings: tuple[ReplicaReading, ...]
     #: All that are kept of the log, by place.
     fingerprints: tuple[Fingerprint, ...]
+    #: Of logs that parted from it, by place: a replica may still have one of them.
+    lost: tuple[Fingerprint, ...] = ()

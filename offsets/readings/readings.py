@@ -188,12 +188,14 @@ class Readings:
         if found is None or not former:
             return None
         *others, newest = former
+        known = {taken.fingerprint for taken in found.known_marks()}
         marks = {taken.fingerprint for taken in found.known_marks() if not _is_of(taken.run, master)}
         replica = found.replicas.get(master.address)
         return KnownBefore(
             readings=(*(reading for reading in others if now_ms - reading.ended_ms <= MINUTE_MS), newest),
             replica_readings=() if replica is None else tuple(replica.readings),
             fingerprints=tuple(sorted(marks)),
+            lost=tuple(sorted({taken.fingerprint for taken in found.fingerprints} - known)),
         )
 
     def at(self, set_name: SetName, unix_ms: int) -> Reading | None:

@@ -29,7 +29,8 @@ RUNS: Final = Counter(
     known=(("complete",), ("incomplete",)),
 )
 OFFSETS_TO_REPAIR: Final = Gauge(
-    "offsets_to_repair", "Offsets that `rmq offsets repair RUN` would write, by the newest run of each set."
+    "offsets_to_repair",
+    "Offsets that `rmq offsets repair RUN` would write, by the newest run at the master of each set.",
 )
 SETS_TO_REPAIR: Final = Gauge("sets_to_repair", "Broker sets with such offsets.")
 REPAIRS_RUNNING: Final = Gauge("repairs_running", "Broker sets whose offsets are being repaired.")
@@ -59,17 +60,6 @@ class _RunEvent(Event, frozen=True, kw_only=True):
     duration_ms: int
     problem: str | None
 
-    def counted(self) -> Iterator[Count]:
-        """Yield what it counts."""
-        yield Count(RUNS, ("complete" if self.problem is None else "incomplete",))
-        for outcome, amount in zip(
-            Outcome,
-            (self.right, self.pushed, self.set_back, self.would_change, self.not_proved, self.failed),
-            strict=True,
-        ):
-            if amount:
-                yield Count(REPAIRED, (outcome.value,), amount)
-
 
 class OffsetsRepaired(_RunEvent, frozen=True, kw_only=True):
     """A broker became master, or started again, and the offsets of its groups are right or were set right."""
@@ -85,14 +75,7 @@ class OffsetsLost(_RunEvent, frozen=True, kw_only=True):
     """
 
     level = Level.WARNING
-    advice = "Run `rmq offsets repair RUN` with the number of the run."
-
-    def counted(self) -> Iterator[Count]:
-        """Yield what it counts."""
-        yield from super().counted()
-        if self.would_change:
-            yield Count(MESSAGES_AGAIN, (), self.messages_again)
-            yield Count(MESSAGES_SKIPPED, (), self.messages_skipped)
+    advice = "`rmq offsets repairs RUN` says why, and `rmq offsets repair RUN` writes what would change."
 
 
 class RepairApplied(_RunEvent, frozen=True, kw_only=True):
@@ -127,6 +110,16 @@ class RepairRows(Event, frozen=True, kw_only=True):
 
     level = None
     of: Run
+
+    def counted(self) -> Iterator[Count]:
+        """Yield what it counts: once, where its members were awaited too."""
+        yield Count(RUNS, ("incomplete" if self.of.problem else "complete",))
+        for outcome, amount in self.of.counts.items():
+            yield Count(REPAIRED, (outcome,), amount)
+        open_queues = [queue for queue in self.of.queues if queue.outcome is Outcome.WOULD_CHANGE]
+        if open_queues:
+            yield Count(MESSAGES_AGAIN, (), sum(queue.messages_again for queue in open_queues))
+            yield Count(MESSAGES_SKIPPED, (), sum(queue.messages_skipped for queue in open_queues))
 
     def rows(self) -> Iterable["RecordedRun"]:
         """Return them."""

@@ -56,8 +56,8 @@ class Allowed:
     writes: Callable[[str], bool]
     #: Raises NotSent unless this manager leads, and the broker is the master.
     check: Callable[[], None]
-    #: Whether groups are sent back to where the logs have parted: the change was moments ago, or an operator wants it.
-    sends_back: Callable[[], bool]
+    #: What becomes of a queue whose group went on behind where the logs have parted, up to an offset.
+    behind: Callable[[QueueKey, int], Outcome]
 
 
 @dataclass(slots=True)
@@ -99,6 +99,10 @@ class RepairPass:
         self._clock = clock
         self._options = BrokerOptions()
         self._log: BrokerLog | None = None
+        #: From where on messages that were read before are not in its log; None: no loss is known.
+        self.lost_from: int | None = None
+        #: A message that was read before is in its log.
+        self.is_known_log = False
         self._before: Before | None = None
         #: Fingerprints that the log of this process has shown.
         self._seen: set[Fingerprint] = set()
@@ -128,6 +132,13 @@ class RepairPass:
         newest = self._known.readings[-1]
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
         proof = await self._at.prove(before, log.now, self._seen)
+        self.lost_from, same_until = proof.parted_at, proof.same_until
+        if self.lost_from is not None and not same_until:
+            before = LogBefore(self._known.lost, 0, None)
+            same_until = (await self._at.prove(before, log.now, self._seen)).same_until
+            # It may be a log from before the one that was read last, which goes on there.
+            proof = proof._replace(parted_at=same_until or self.lost_from)
+        self.is_known_log = bool(same_until)
         own = [reading for reading in self._known.readings if reading.run == newest.run]
         marks = [reading.fingerprint for reading in own if reading.fingerprint is not None]
         proof = proof.of_run(marks, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)
@@ -233,7 +244,7 @@ class RepairPass:
         broker = BrokerNow(
             resets_on_server=self._options.resets_on_server,
             pops_in_kv=self._options.pops_in_kv and self._can_pop,
-            sends_back=self._allowed.sends_back(),
+            behind=self._allowed.behind(key, ahead_of(before, queue)),
         )
         return decide(before, queue, broker)
 

@@ -35,7 +35,7 @@ from offsets.repair.one_pass import Allowed, RepairPass
 from offsets.repair.rules import SENT_BACK_WITHIN_MS, Outcome
 from offsets.repair.runs import QUEUES_MAX, RUNS_MAX, KeptRun, Run, counts_of, known_of
 from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
-from offsets.values import GroupTopic, SetName
+from offsets.values import GroupTopic, QueueKey, SetName
 from remoting.admin.client import AdminClient
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -95,6 +95,7 @@ class Repairer:
         self._file_turn = asyncio.Lock()
         self._running: dict[SetName, asyncio.Task[bool]] = {}
         self._runs: dict[int, Run] = {}
+        self._masters: dict[SetName, SetMaster | None] = {}
         self._last = 0
 
     async def run_files(self) -> None:
@@ -134,16 +135,18 @@ class Repairer:
         return self._runs.get(number)
 
     def measures(self) -> Iterator[Measure]:
-        """Yield the gauges: the newest run of each set says what waits for `apply`."""
+        """Yield the gauges: the newest run at the master of each set says what waits for `apply`."""
         waiting: dict[SetName, int] = {}
         for run in self._runs.values():
-            waiting[run.set_name] = run.count(Outcome.WOULD_CHANGE)
+            if (master := self._masters.get(run.set_name)) and master[2:4] == (run.address, run.master_epoch):
+                waiting[run.set_name] = run.count(Outcome.WOULD_CHANGE)
         yield Measure(OFFSETS_TO_REPAIR, sum(waiting.values()))
         yield Measure(SETS_TO_REPAIR, sum(count > 0 for count in waiting.values()))
         yield Measure(REPAIRS_RUNNING, self.running)
 
     def changed(self, change: MasterChange) -> None:
         """Take a change of a master: its set's former run ends, and another one begins."""
+        self._masters[change.set_name] = change.after
         if change.kind is MasterChangeKind.ADDRESS_CHANGED:
             return
         if (former := self._running.pop(change.set_name, None)) is not None:
@@ -157,26 +160,37 @@ class Repairer:
         change = MasterChange(MasterChangeKind.RESTARTED, master.set_name, None, master, self._clock.unix_ms())
         self.changed(change)
 
-    async def apply(self, number: int, writer: str, master: SetMaster | None) -> Run:
-        """Decide a run anew, and write; `master` is that of its set now. Raises NotApplicable, for the broker too."""
+    async def apply(
+        self, number: int, writer: str, master: SetMaster | None, *, allow_back: bool = False, is_dry_run: bool = False
+    ) -> Run:
+        """Decide a run anew, and write; `master` is that of its set now. Raises NotApplicable, for the broker too.
+
+        Unless it may go back, a group stays that has gone on behind the parting since: it would read that again.
+        """
         kept = await self._kept(number)
         run = kept.run
         if master is None or (master.address, master.master_epoch) != (run.address, run.master_epoch):
             raise NotApplicable(
                 f"The master of {run.broker_name} has changed since run {number}: look at the newest run of the set."
             )
-        one = self._pass(master, kept.known, kept.changed_ms, writes=lambda _: True, sends_back=lambda: True)
+        # Up to where each group went on at the run, or was set back to since.
+        until = {q.key: q.offset if q.outcome is Outcome.SET_BACK else q.before for q in run.queues}
+
+        def behind(key: QueueKey, ahead: int) -> Outcome:
+            return Outcome.SET_BACK if allow_back or ahead <= (until.get(key) or 0) else Outcome.NOT_PROVED
+
+        one = self._pass(master, kept.known, kept.changed_ms, lambda _: not is_dry_run, behind)
         began_ms = self._clock.now_ms()
         try:
             await one.prepare()
             await one.repair()
         except (NotServing, OtherBroker, *BROKER_FAILURES) as error:
             raise NotApplicable(f"The master of {run.broker_name} cannot be repaired now: {error}.") from error
-        run = replace(
-            _result(run, one, self._clock.now_ms() - began_ms, began_ms),
-            applied_unix_ms=self._clock.unix_ms(),
-            applied_by=writer,
-        )
+        run = _result(run, one, self._clock.now_ms() - began_ms, began_ms)
+        run = replace(run, queues=tuple(replace(queue, before=until.get(queue.key)) for queue in run.queues))
+        if is_dry_run:
+            return run
+        run = replace(run, applied_unix_ms=self._clock.unix_ms(), applied_by=writer)
         await self._keep(run, kept)
         self._emit(run_event(run, RepairApplied, writer=writer))
         self._emit(AppliedRows(of=run))
@@ -189,10 +203,13 @@ class Repairer:
             return
         is_noticed = kind is not MasterChangeKind.FOUND
 
-        def sends_back() -> bool:
-            return is_noticed and self._clock.now_ms() - changed_ms <= SENT_BACK_WITHIN_MS
+        def behind(_: QueueKey, __: int) -> Outcome:
+            # Anyone can register at a NameServer with the name of a set.
+            is_of_set = master.master_epoch is not None or master.address == known.readings[-1].master
+            is_now = is_noticed and self._clock.now_ms() - changed_ms <= SENT_BACK_WITHIN_MS
+            return Outcome.SET_BACK if is_now and (is_of_set or one.is_known_log) else Outcome.WOULD_CHANGE
 
-        one = self._pass(master, known, changed_ms, writes=self._acts_for, sends_back=sends_back)
+        one = self._pass(master, known, changed_ms, self._acts_for, behind)
         run = Run(
             number=0,
             cluster=master.set_name.cluster,
@@ -235,8 +252,9 @@ class Repairer:
                 self._show(replace(run, problem="the master has changed again, or this manager ended"), one, changed_ms)
             raise
         finally:
-            # Once, as it has ended: whoever adds rows up would count it twice.
-            self._emit(RepairRows(of=self._runs.get(number, run)))
+            # Once, as it has ended: rows and counts are added up.
+            if (told := self._runs.get(number)) is not None:
+                self._emit(RepairRows(of=told))
 
     async def _prepared(self, one: RepairPass, master: SetMaster, known: KnownBefore, changed_ms: int) -> str | None:
         """Wait until the broker serves and its log is looked at; return the problem, None if nothing has changed."""
@@ -254,8 +272,8 @@ class Repairer:
                 if (newest.master, newest.master_epoch, newest.boot_unix_ms) == now:
                     # What was read before is of this very process: nothing has changed.
                     return None
-                if (parted_at := one.before.proof.parted_at) is not None:
-                    self._parted(master, parted_at)
+                if one.lost_from is not None:
+                    self._parted(master, one.lost_from)
                 return ""
             if self._clock.now_ms() - changed_ms > SERVES_WITHIN_MS:
                 return problem
@@ -281,9 +299,8 @@ class Repairer:
         master: SetMaster,
         known: KnownBefore,
         changed_ms: int,
-        *,
         writes: Callable[[str], bool],
-        sends_back: Callable[[], bool],
+        behind: Callable[[QueueKey, int], Outcome],
     ) -> RepairPass:
         # Where a controller elects nobody follows when a master has started.
         followed = master if master.master_epoch is None else master._replace(boot_unix_ms=None)
@@ -295,7 +312,7 @@ class Repairer:
                 raise NotSent(master.address, "it is not known to be the master any more")
 
         at = AtBroker(self._admin, master.set_name, master.address)
-        return RepairPass(at, master.master_epoch, known, changed_ms, Allowed(writes, check, sends_back), self._clock)
+        return RepairPass(at, master.master_epoch, known, changed_ms, Allowed(writes, check, behind), self._clock)
 
     async def _tell(self, run: Run, one: RepairPass, known: KnownBefore, changed_ms: int) -> None:
         """Tell a run and keep it."""

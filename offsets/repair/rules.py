@@ -90,8 +90,9 @@ class BrokerNow:
     resets_on_server: bool
     #: What groups popped is in a store of its own, which no replica copies.
     pops_in_kv: bool
-    #: The change was noticed as it happened, less than SENT_BACK_WITHIN_MS ago, or an operator wants it.
-    sends_back: bool
+    #: What becomes of a group that went on behind the parting: SET_BACK if the change was noticed as it happened, less
+    #: than SENT_BACK_WITHIN_MS ago, or an operator wants it; NOT_PROVED if it has read more since an operator looked.
+    behind: Outcome
 
 
 @dataclass(slots=True)
@@ -305,8 +306,8 @@ def _behind_parting(before: Before, queue: QueueNow, parted_at: int, broker: Bro
     if group.is_online and not broker.resets_on_server:
         why = "members are online, and this broker cannot send them back: restart them, then repair again"
         return Decision(Outcome.NOT_PROVED, offset=None, why=why)
-    outcome = Outcome.SET_BACK if broker.sends_back else Outcome.WOULD_CHANGE
-    return Decision(outcome, offset=offset, sends_members=group.is_online)
+    why = "it has gone on since, and would read that again (allowBack)" if broker.behind is Outcome.NOT_PROVED else ""
+    return Decision(broker.behind, offset=offset, sends_members=group.is_online, why=why)
 
 
 def _kept(before: Before, queue: QueueNow, parted_at: int) -> int | None:

@@ -39,14 +39,16 @@ class RepairedQueue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def messages_again(self) -> int:
-        """Messages that are read again unless it is pushed, or were spared; at least."""
-        return 0 if self.offset is None else max(self.offset - (self.shown or 0), 0)
+        """Messages that are read again unless it is pushed, or once it is set back: those that were read since."""
+        if self.offset is None:
+            return 0
+        shown = self.shown or 0
+        return max(self.offset - shown, shown - max(self.before or 0, self.offset), 0)
 
     @property
     def messages_skipped(self) -> int:
         """Messages that may be skipped unless the group is set back, as others lie where it had read."""
-        ahead = max(self.before or 0, self.shown or 0)
-        return 0 if self.offset is None else max(ahead - self.offset, 0)
+        return 0 if self.offset is None else max((self.before or 0) - self.offset, 0)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -179,10 +179,12 @@ class RepairQueues(Page, frozen=True, kw_only=True):
     queues: list[RepairedRow]
 
 
-class WantedRepair(msgspec.Struct, frozen=True):
+class WantedRepair(msgspec.Struct, frozen=True, rename="camel"):
     """Who lets a run write what it would change."""
 
     writer: str
+    dry_run: bool
+    allow_back: bool
 
 
 # Restores, and files

@@ -102,7 +102,7 @@ def _no_check():
     make = repairer.RepairPass
 
     def mutated(at, epoch, known, changed_ms, allowed, clock):
-        allowed = one_pass.Allowed(allowed.writes, lambda: None, allowed.sends_back)
+        allowed = one_pass.Allowed(allowed.writes, lambda: None, allowed.behind)
         return make(at, epoch, known, changed_ms, allowed, clock)
 
     return [

@@ -1,7 +1,7 @@
 // Repairs and restores of consumer offsets, and their undo: each shows what it will do to every queue, and is done once the user
 // agrees.
 
-import { change, pathOf, request } from "../api.js";
+import { change } from "../api.js";
 import { badge, h, named, sentence, table } from "../dom.js";
 import { count, t, tOr, zone } from "../messages.js";
 import { byUrgency, kindOfStatus, localTime, restoreBody, totalsOf } from "../offsets_model.js";
@@ -30,17 +30,18 @@ export function openRepair(page, manager, run) {
   openChange(page, {
     title: t("offsets.repair_of", { run }),
     server: manager.address,
-    fields: [nameField()],
+    fields: [checkBox(t("offsets.allow_back"), "allowBack"), nameField()],
     confirmLabel: t("offsets.repair_now"),
-    preview: async () => {
-      const answer = await request(pathOf(manager, `offsets/repairs/${run}?limit=1000`));
+    preview: async (values) => {
+      const answer = await change(manager, `offsets/repairs/${run}/apply`, { ...values, dryRun: true });
       const { counts, messagesAgain, messagesSkipped } = answer.run;
       const open = counts["would change"] ?? 0;
-      const sums = { open: count(open), again: count(messagesAgain), skipped: count(messagesSkipped) };
+      const again = answer.queues.reduce((sum, row) => sum + (row.offset < row.shown ? row.messagesAgain : 0), 0);
+      const sums = { open: count(open), again: count(again), spared: count(messagesAgain - again), skipped: count(messagesSkipped) };
       return { content: [h("p", {}, t("offsets.would_repair", sums)), runTable(answer)], isPossible: open > 0 };
     },
-    perform: async ({ writer }) => {
-      const { counts } = await change(manager, `offsets/repairs/${run}/apply`, { writer });
+    perform: async (values) => {
+      const { counts } = (await change(manager, `offsets/repairs/${run}/apply`, values)).run;
       return [
         h("p", {}, t("offsets.repaired")),
         h("ul", {}, Object.entries(counts).map(([outcome, queues]) => h("li", {}, `${count(queues)} × ${tOr(`offsets.outcome.${outcome}`, outcome)}`))),

@@ -43,26 +43,38 @@ async def show_repairs(session: OperatorSession, run: int | None) -> None:
 
 @click.command("repair", cls=ChangeCommand)
 @click.argument("run", type=click.IntRange(1))
+@click.option(
+    "--allow-back",
+    is_flag=True,
+    help="also groups that have gone on since, behind a lost end: they read that again",
+)
 @with_session
-async def repair(session: OperatorSession, run: int) -> None:
-    """Write what a run would change, as `rmq offsets repairs` lists it. The manager decides anew before it writes."""
-    found = await _queues(session, run)
-    rows = [queue for page in found for queue in page.queues if queue.outcome == WOULD_CHANGE]
+async def repair(session: OperatorSession, run: int, *, allow_back: bool) -> None:
+    """Write what a run would change. The manager decides anew: this shows what it would write now, and asks."""
+
+    def request(*, is_preview: bool) -> ApiRequest[RepairQueues]:
+        path, body = (
+            path_of("offsets", "repairs", str(run), "apply"),
+            WantedRepair(operator_name(), is_preview, allow_back),
+        )
+        return ApiRequest(path, RepairQueues, {}, "POST", body, timeout_s=REPAIR_TIMEOUT_S, is_preview=is_preview)
+
+    preview = await with_clock(manager_answer(session, request(is_preview=True)), "looking at brokers")
+    rows = [queue for queue in preview.queues if queue.outcome == WOULD_CHANGE]
     if session.is_dry_run or not rows:
-        session.show(rows, RepairedRow)
+        session.show(preview.queues, RepairedRow)
         if not rows:
-            session.note(f"run {run} would change nothing; `rmq offsets repairs {run}` shows its queues")
+            session.note(f"run {run} would change nothing now")
         return
-    session.preview(rows, RepairedRow)
-    kept = found[0].run
+    session.preview(preview.queues, RepairedRow)
+    # A lower offset makes its group read again what it has read since.
+    back = sum(row.messages_again for row in rows if (row.offset or 0) < (row.shown or 0))
     session.confirm(
-        f"Write {len(rows)} offsets to {kept.broker_name} ({kept.address})? Otherwise {kept.messages_again} messages"
-        f" are read again, and up to {kept.messages_skipped} are skipped."
+        f"Write {preview.run.counts[WOULD_CHANGE]} offsets to {preview.run.broker_name} ({preview.run.address})? Then"
+        f" {back} messages are read again; otherwise {preview.run.messages_again - back} are, and up to"
+        f" {preview.run.messages_skipped} are skipped."
     )
-    path = path_of("offsets", "repairs", str(run), "apply")
-    body = WantedRepair(operator_name())
-    request = ApiRequest(path, RepairRow, {}, "POST", body, timeout_s=REPAIR_TIMEOUT_S)
-    done = await with_clock(manager_answer(session, request), "writing offsets")
+    done = (await with_clock(manager_answer(session, request(is_preview=False)), "writing offsets")).run
     session.show([done], RepairRow)
     if left := {outcome: done.counts[outcome] for outcome in _LEFT if outcome in done.counts}:
         text = ", ".join(f"{count} {outcome}" for outcome, count in left.items())

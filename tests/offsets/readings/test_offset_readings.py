@@ -82,6 +82,7 @@ async def test_no_repair_goes_by_what_is_behind_the_place_where_logs_part(site, 
     assert [reading.first_end for reading in found.readings] == [reading.first_end for reading in known.readings[:3]]
     kept = [mark for mark in known.fingerprints if mark.place < place]
     assert list(found.fingerprints) == kept
+    assert [*found.fingerprints, *found.lost] == [*known.fingerprints]
     assert site.status().reading.master_epoch == 6
     # The next master has this log, and the next process knows it too.
     await site.read(2, offset=1, master=2)

@@ -193,7 +193,7 @@ def test_members_that_are_online_are_sent_back():
 
 
 def test_nobody_is_sent_back_by_itself_long_after_the_change():
-    decision = decide(parted(), a_queue(950, parted_at=900), a_broker(sends_back=False))
+    decision = decide(parted(), a_queue(950, parted_at=900), a_broker(behind=Outcome.WOULD_CHANGE))
     assert of(decision) == (Outcome.WOULD_CHANGE, 900)
 
 

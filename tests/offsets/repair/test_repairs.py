@@ -98,6 +98,61 @@ async def test_what_a_group_committed_meanwhile_stays_when_a_run_is_applied(site
     assert applied.counts == {"right already": 1}
 
 
+async def test_a_group_that_went_on_behind_a_lost_end_since_the_run_stays_unless_it_may_go_back(site):
+    lose_a_tail(site)
+    repairer = site.repairer(acts_for=lambda _: False)
+    await site.run(repairer)
+    (run,) = repairer.runs()
+    assert (run.queues[0].messages_skipped, run.queues[0].messages_again) == (35, 0)
+    site.send(500)
+    site.commit(400)
+    site.groups["g"] = Group(positions={("t", 0): 410})
+    (seen,) = (await repairer.apply(run.number, "ann", site.followed, is_dry_run=True)).queues
+    assert (seen.outcome, "allowBack" in seen.why, seen.offset) == (Outcome.NOT_PROVED, True, 60)
+    (seen,) = (await repairer.apply(run.number, "ann", site.followed, is_dry_run=True, allow_back=True)).queues
+    assert (seen.outcome, seen.messages_skipped, seen.messages_again) == (Outcome.WOULD_CHANGE, 35, 305)
+    applied = await repairer.apply(run.number, "ann", site.followed)
+    assert (applied.counts, site.b.pending) == ({"not proved": 1}, {})
+    # It was decided: nothing waits any more.
+    assert [measure.value for measure in repairer.measures()][:2] == [0, 0]
+
+    await repairer.apply(run.number, "ann", site.followed, allow_back=True)
+    assert site.b.pending.pop(("g", "t", 0)) == 60
+    site.commit(70)
+    site.groups["g"] = Group(positions={("t", 0): 70})
+    # A second time it is sent back no more than any other.
+    for _ in range(2):
+        await repairer.apply(run.number, "ann", site.followed)
+    assert site.b.pending == {}
+
+
+async def test_what_waits_at_a_master_that_is_gone_is_not_counted(site):
+    read_twice(site)
+    site.promote(site.b)
+    repairer = site.repairer(acts_for=lambda _: False)
+    await site.run(repairer)
+    assert [measure.value for measure in repairer.measures()][:2] == [1, 1]
+    repairer.changed(MasterChange(MasterChangeKind.LOST, NAME, site.followed, None, 2))
+    assert [measure.value for measure in repairer.measures()][:2] == [0, 0]
+
+
+async def test_a_run_that_is_told_again_once_members_come_counts_once(site, monkeypatch):
+    monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
+    read_twice(site)
+    site.groups["g"] = Group(is_online=False)
+    site.promote(site.b)
+    repairer = site.repairer()
+    await site.run(repairer)
+    site.groups["g"] = Group()
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        if repairer.running == 0:
+            break
+    assert sum(isinstance(event, OffsetsLost | OffsetsRepaired) for event in site.told) == 2
+    counts = [(count.counter.name, count.labels, count.amount) for event in site.told for count in event.counted()]
+    assert counts == [("repair_runs", ("complete",), 1), ("repaired_offsets", ("pushed",), 1)]
+
+
 async def test_a_run_of_a_former_master_is_not_applied(site):
     read_twice(site)
     site.promote(site.b)
@@ -211,6 +266,48 @@ async def test_an_emptied_store_sends_its_groups_to_its_beginning(tmp_path):
     await site.run(site.repairer(), MasterChangeKind.RESTARTED)
     assert site.a.offset("g", "t", 0) == 0
     assert outcome(site.told).set_back == 1
+
+
+async def test_a_replica_that_still_has_the_log_from_before_an_emptied_master_goes_on_at_its_end(site):
+    read_twice(site)
+    end = len(site.b.log.messages)
+    site.a.log.cut(0)
+    site.a.rebuild()
+    site.a.offsets.clear()
+    site.clock.pass_ms(1_000)
+    site.a.boot()
+    site.former_marks, site.marks = site.fingerprints, {}
+    site.send(200)
+    for offset in (150, 180):
+        site.commit(offset)
+        site.read()
+        site.send(1)
+    site.promote(site.b)
+    site.send(90)
+    # One member goes on where the emptied master had it, another where this log has it.
+    site.groups["h"] = Group(positions={("t", 0): 50})
+    site.commit(180)
+    site.commit(50, group="h")
+    await site.run(site.repairer())
+    assert site.b.pending == {("g", "t", 0): end}
+    # The messages of the emptied master are in no later log.
+    assert site.parted == [0]
+
+
+@pytest.mark.parametrize("has_epochs", [False, True], ids=["a name server shows it", "the controller elected it"])
+async def test_a_stranger_with_the_name_of_a_set_is_written_only_if_it_was_elected(tmp_path, has_epochs):
+    site = Site(tmp_path, has_epochs=has_epochs)
+    site.send(100)
+    site.commit(80)
+    site.read()
+    site.read()
+    site.promote(site.b)
+    site.send(90)
+    site.commit(85)
+    await site.run(site.repairer())
+    event = outcome(site.told)
+    assert (event.set_back, event.would_change) == ((1, 0) if has_epochs else (0, 1))
+    assert site.b.offset("g", "t", 0) == (0 if has_epochs else 85)
 
 
 async def test_nothing_happens_where_the_master_is_the_one_that_was_read(site):
