@@ -85,6 +85,19 @@ class Recordable(Protocol):
         """Yield its rows; called in the recorder's thread."""
 
 
+class Record(NamedTuple):
+    """A row that is known already."""
+
+    family: RowFamily
+    event_type: str
+    broker: BrokerRef
+    columns: Mapping[str, object]
+
+    def rows(self, maker: RowMaker, moment: Moment) -> tuple[HistoryRow]:
+        """Return it with its envelope."""
+        return (maker.row(self.family, self.event_type, moment, self.broker, **self.columns),)
+
+
 def encoded(row: HistoryRow) -> bytes:
     """Return a row as a line of JSON; its times become text."""
     columns = dict(row.columns)

@@ -227,7 +227,7 @@ def store_of(
 
         assert isinstance(lead, EtcdLead), "the lead is that of the store"
         return WriteBehind(
-            LogFile(folder, "etcd", clock),
+            LogFile(folder, "etcd", clock, emit),
             EtcdRows(lead, clock),
             clock,
             tasks,

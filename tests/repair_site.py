@@ -107,7 +107,7 @@ class Site:
             first_end=log.end,
             second_end=log.end,
             epochs=epochs,
-            fingerprint=mark,
+            fingerprints=() if mark is None else (mark,),
             offsets=_table(self.master),
         )
         self.readings.append(reading)

@@ -5,20 +5,20 @@ table of rows in the same file, some at a time between the records, and the reco
 rows and replays the records on top: `merge` keeps the newer value, so the order does not matter.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from offsets.commits.events import LocalFileFailed
-from offsets.commits.formats import encoded_row
 from offsets.commits.log_file import FileProblem, LogFile
-from offsets.commits.stored import Change, RowName
+from offsets.commits.stored import Change, RowName, encoded_row
 from offsets.commits.table import OffsetTable
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from serving.telemetry.events import Event
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: Records beyond this size are folded into rows; some 400,000 commits.
 RECORDS_BYTES_MAX: Final = 16 << 20
@@ -36,13 +36,12 @@ class EmbeddedStore:
 
     def __init__(self, folder: Path, clock: Clock, tasks: BackgroundTasks, emit: Callable[[Event], None]) -> None:
         """Open the file, or make it; blocks. Raises FileProblem."""
-        self._file: Final = LogFile(folder, "embedded", clock)
-        self._tasks, self._emit = tasks, emit
+        self._file: Final = LogFile(folder, "embedded", clock, emit)
+        self._tasks = tasks
         self._table = OffsetTable(0)
         #: Rows that records have changed since the last fold began.
         self._changed: set[RowName] = set()
         self._folding: asyncio.Task[bool] | None = None
-        self._is_failing = False
 
     async def load(self, table: OffsetTable) -> None:
         """Fill a table, and take its changes from now on; raises FileProblem."""
@@ -59,23 +58,12 @@ class EmbeddedStore:
 
         Raises StoreError, and then nothing is stored. A caller that is cancelled leaves nothing half done.
         """
-        self._file.check_room(len(changes))
-        table, stored = self._table, asyncio.get_running_loop().create_future()
-        table.stage(changes)
 
-        def done(error: Exception | None) -> None:
-            if error is None:
-                table.confirm(changes)
-                self._changed.update(change.name for change in changes)
-            else:
-                table.withdraw(changes)
-            self._told(error)
-            if not stored.done():
-                stored.set_result(error)
+        def stored() -> None:
+            self._changed.update(change.name for change in changes)
             self._fold_if_large()
 
-        self._file.append(changes, done)
-        if (error := await stored) is not None:
+        if (error := await self._file.store(changes, self._table, stored)) is not None:
             raise error
 
     async def store_now(self, changes: Sequence[Change]) -> None:
@@ -102,14 +90,9 @@ class EmbeddedStore:
             table.merge(name, {queue_id: value})
             self._changed.add(name)
 
-    def _told(self, error: Exception | None) -> None:
-        if error is not None and not self._is_failing:
-            self._emit(LocalFileFailed(error=str(error)))
-        self._is_failing = error is not None
-
     def _fold_if_large(self) -> None:
         is_at_rest = self._folding is None or self._folding.done()
-        if self._file.log_bytes > RECORDS_BYTES_MAX and is_at_rest and not self._is_failing:
+        if self._file.log_bytes > RECORDS_BYTES_MAX and is_at_rest:
             self._folding = self._tasks.start(self._fold(), "fold_commits")
 
     async def _fold(self) -> None:

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from offsets.commits.formats import Unreadable, decoded_row, name_of, path_of
-from offsets.commits.stored import RowName, StoredOffset
+from offsets.commits.stored import RowName, StoredOffset, Unreadable, decoded_row, name_of, path_of
 from offsets.etcd_lead import EtcdLead
 from remoting.clock import Clock
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey

@@ -1,11 +1,11 @@
 """What the store of commits tells."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from history.offset_families import OFFSET_CHANGE_BY_OPERATOR
-from history.rows import BrokerRef, HistoryRow, Moment, Recordable, RowMaker
-from offsets.commits.stored import Change, RowName, StoredOffset
+from history.rows import BrokerRef, Record
+from offsets.commits.stored import Change, RowName, shown
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Observation, Timer
 
@@ -195,53 +195,37 @@ class ChangesRecorded(Event, frozen=True, kw_only=True):
     #: False: whether they are stored is not known.
     is_certain: bool
 
-    def rows(self) -> Iterator[Recordable]:
-        """Record them."""
+    def rows(self) -> Iterator[Record]:
+        """Yield their sums."""
         by_row: dict[RowName, list[Change]] = {}
         for change in self.changes:
             by_row.setdefault(change.name, []).append(change)
-        return (_ChangedRow(self, changes) for changes in by_row.values())
+        for name, changes in by_row.items():
+            certain = changes if self.is_certain else []
+            values = [(shown(change.before), shown(change.after)) for change in certain]
+            moves = [new.offset - old.offset for old, new in values if old and new]
+            columns = {
+                "group": name.group,
+                "topic": name.topic,
+                "writer": self.writer,
+                "target": "manager",
+                "queues": len(certain),
+                "created": sum(old is None for old, _ in values),
+                "removed": sum(new is None for _, new in values),
+                "messages_again": -sum(move for move in moves if move < 0),
+                "messages_skipped": sum(move for move in moves if move > 0),
+                "failed": len(changes) - len(certain),
+            }
+            broker = BrokerRef(name.cluster or None, name.broker_name)
+            yield Record(OFFSET_CHANGE_BY_OPERATOR, self.operation, broker, columns)
 
 
-class _ChangedRow(NamedTuple):
-    """Changes of one group in one topic on one set."""
-
-    event: ChangesRecorded
-    changes: Sequence[Change]
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield their sums."""
-        name = self.changes[0].name
-        certain = self.changes if self.event.is_certain else ()
-        before = [_offset(change.before) for change in certain]
-        after = [_offset(change.after) for change in certain]
-        moves = [new - old for old, new in zip(before, after, strict=True) if old is not None and new is not None]
-        columns = {
-            "group": name.group,
-            "topic": name.topic,
-            "writer": self.event.writer,
-            "target": "manager",
-            "queues": len(certain),
-            "created": sum(old is None for old in before),
-            "removed": sum(new is None for new in after),
-            "messages_again": -sum(move for move in moves if move < 0),
-            "messages_skipped": sum(move for move in moves if move > 0),
-            "failed": len(self.changes) - len(certain),
-        }
-        broker = BrokerRef(name.cluster or None, name.broker_name)
-        yield maker.row(OFFSET_CHANGE_BY_OPERATOR, self.event.operation, moment, broker, **columns)
-
-
-def changed_by_operator(
-    operation: str, writer: str, changes: Sequence[Change], *, is_certain: bool = True
-) -> Iterator[Event]:
-    """Yield what is told of an operator's changes."""
+def changed_by_operator(operation: str, writer: str, changes: Sequence[Change], *, is_certain: bool) -> Iterator[Event]:
+    """Yield what is told of an operator's changes, if there are any."""
+    if not changes:
+        return
     groups = sorted({change.name.group for change in changes})
     topics = sorted({change.name.topic for change in changes})
     named = {"groups": " ".join(groups[:_NAMES_MAX]), "topics": " ".join(topics[:_NAMES_MAX])}
     yield OffsetsChanged(operation=operation, writer=writer, queues=len(changes), is_certain=is_certain, **named)
     yield ChangesRecorded(operation=operation, writer=writer, changes=changes, is_certain=is_certain)
-
-
-def _offset(stored: StoredOffset | None) -> int | None:
-    return None if stored is None or stored.is_deleted else stored.offset

@@ -18,10 +18,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from offsets.commits.formats import Unreadable, decoded_record, decoded_row, encoded_record, name_of, path_of
-from offsets.commits.stored import Change, RowName, StoredOffset
+from offsets.commits.events import LocalFileFailed
+from offsets.commits.stored import (
+    Change,
+    RowName,
+    StoredOffset,
+    Unreadable,
+    decoded_record,
+    decoded_row,
+    encoded_record,
+    name_of,
+    path_of,
+)
+from offsets.commits.table import OffsetTable
 from remoting.clock import Clock
 from serving.durable_file import DurableFileError
+from serving.telemetry.events import Event
 from store.high_water import DamagedMark, FileWatch, HighWater, Unseen
 from store.store import StoreError
 
@@ -70,10 +82,12 @@ class _Write(NamedTuple):
 class LogFile:
     """The local file of one offset manager; used from one event loop."""
 
-    def __init__(self, folder: Path, store: str, clock: Clock) -> None:
+    def __init__(self, folder: Path, store: str, clock: Clock, emit: Callable[[Event], None]) -> None:
         """Open or make the file for a store, `embedded` or `etcd`; blocks. Raises FileProblem."""
         self.path: Final = folder / FILE_NAME
-        self._clock = clock
+        self._clock, self._emit = clock, emit
+        #: The last write has failed, which is told once.
+        self.is_failing = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0, check_same_thread=False)
@@ -122,17 +136,42 @@ class LogFile:
 
     # Writing
 
-    def check_room(self, changes: int) -> None:
-        """Raise StoreBusy if so many more changes cannot wait, FileProblem if the file is closed."""
+    def store(
+        self, changes: Sequence[Change], table: OffsetTable, stored: Callable[[], None]
+    ) -> "asyncio.Future[Exception | None]":
+        """Stage changes that were decided just now, and store them after those of earlier calls.
+
+        `stored` is called once they are synced, and confirmed in the table. Raises StoreBusy if as many changes wait as
+        may, FileProblem if the file is closed, and then nothing is staged.
+        """
         self._check_open()
-        if self._waiting_changes and self._waiting_changes + changes > WAITING_CHANGES_MAX:
+        if self._waiting_changes and self._waiting_changes + len(changes) > WAITING_CHANGES_MAX:
             raise StoreBusy(
                 f"{self.path}: {self._waiting_changes} changes wait for the disk, as many as may: try again"
             )
+        result: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        table.stage(changes)
 
-    def append(self, changes: Sequence[Change], done: Done) -> None:
-        """Store changes after those of earlier calls; `number` is that of their record, or a later one, at `done`."""
+        def done(error: Exception | None) -> None:
+            if error is None:
+                table.confirm(changes)
+                stored()
+            else:
+                table.withdraw(changes)
+                if not self.is_failing:
+                    self._emit(LocalFileFailed(error=str(error)))
+            self.is_failing = error is not None
+            if not result.done():
+                result.set_result(error)
+
         self._put(_Write(changes, done))
+        return result
+
+    async def append(self, changes: Sequence[Change]) -> None:
+        """Store changes that are in the table already; raises FileProblem."""
+        recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._put(_Write(changes, lambda error: _resolve(recorded, error)))
+        await recorded
 
     async def run(self, work: Callable[[], object]) -> None:
         """Do work in the thread of the file, as a part of a transaction; raises what it raises, and FileProblem."""

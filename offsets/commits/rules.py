@@ -51,7 +51,7 @@ class Status(enum.StrEnum):
     REFUSED = "refused"
 
 
-class Result(msgspec.Struct, frozen=True, gc=False):
+class Result(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What became of one entry."""
 
     status: Status

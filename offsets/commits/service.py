@@ -6,7 +6,7 @@ this manager has led all the time: another one may lead since, and know nothing 
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from offsets.commits.events import EntriesDecided, OffsetsLoaded, OffsetsLoadFailed, changed_by_operator
@@ -42,15 +42,6 @@ class Unavailable(NamedTuple):
     """Whether there is an offset cannot be determined now: no policy for new groups may be applied."""
 
     reason: str
-
-
-class Stored(NamedTuple):
-    """What became of a request."""
-
-    results: Sequence[Result]
-    changes: Sequence[Change]
-    #: Where its offsets are at least: on the disk of this manager, or in etcd.
-    durability: Durability = "local"
 
 
 class OffsetService:
@@ -118,18 +109,16 @@ class OffsetService:
 
     # Clients
 
-    async def commit(self, entries: Sequence[Entry], writer: str) -> Stored:
-        """Store what a client has consumed; each entry has its own result.
+    async def commit(self, entries: Sequence[Entry], writer: str) -> tuple[Sequence[Result], Durability]:
+        """Store what a client has consumed; return the result of each entry, and where all are at least.
 
         Raises NotLeading, OffsetsRefused and StoreError; after OutcomeUnknown some may be stored.
         """
-        self._lead.check()
-        self._check_loaded()
-        decision = decide_commit(self.table, entries, Writer(writer, self._clock.unix_ms()))
+        self._check()
+        decision = decide_commit(self.table, entries, self._writer(writer))
+        await self._stored("commit", decision, self._store.store)
         groups = {entry.name.group for entry in entries}
-        through = self._store.is_written_through
-        durability: Durability = "remote" if all(map(through, groups)) else "local"
-        return await self._stored("commit", decision, self._store.store, durability)
+        return decision.results, "remote" if all(map(self._store.is_written_through, groups)) else "local"
 
     def read(self, queues: Sequence[tuple[RowName, int]]) -> list[StoredOffset | Unavailable | None]:
         """Return the durable offset of each queue, a deleted one too; None: it never had one. Raises NotLeading."""
@@ -143,44 +132,34 @@ class OffsetService:
 
     def page(self, scope: Scope, start: int, offsets_max: int) -> Page:
         """Return a page of the durable offsets of a scope; raises NotLeading, and StoreError while they are loaded."""
-        self._lead.check()
-        self._check_loaded()
+        self._check()
         return self.table.page(scope, start, offsets_max)
 
     # Operators
 
-    def preview_reset(self, entries: Sequence[Entry], writer: str) -> Decision:
-        """Return what `reset` would do now."""
-        self._lead.check()
-        self._check_loaded()
-        return decide_reset(self.table, entries, Writer(writer, self._clock.unix_ms()))
-
-    async def reset(self, entries: Sequence[Entry], writer: str) -> Stored:
+    async def reset(self, entries: Sequence[Entry], writer: str, *, dry_run: bool = False) -> Decision:
         """Store offsets, lower ones too, in a new reset epoch each; raises as `commit`."""
-        return await self._by_operator("reset", self.preview_reset(entries, writer), writer)
+        self._check()
+        decision = decide_reset(self.table, entries, self._writer(writer))
+        return decision if dry_run else await self._by_operator("reset", decision, writer)
 
-    def preview_deletion(self, scope: Scope, writer: str) -> Decision:
-        """Return what `delete` would do now."""
-        self._lead.check()
-        self._check_loaded()
-        return decide_deletion(self.table, scope, Writer(writer, self._clock.unix_ms()))
-
-    async def delete(self, scope: Scope, writer: str) -> Stored:
+    async def delete(self, scope: Scope, writer: str, *, dry_run: bool = False) -> Decision:
         """Delete the offsets of a scope; raises as `commit`."""
-        return await self._by_operator("delete", self.preview_deletion(scope, writer), writer)
+        self._check()
+        decision = decide_deletion(self.table, scope, self._writer(writer))
+        return decision if dry_run else await self._by_operator("delete", decision, writer)
 
-    async def _by_operator(self, operation: str, decision: Decision, writer: str) -> Stored:
-        changes = decision.changes
+    async def _by_operator(self, operation: str, decision: Decision, writer: str) -> Decision:
         try:
-            stored = await self._stored(operation, decision, self._store.store_now, "remote")
+            await self._stored(operation, decision, self._store.store_now)
         except OutcomeUnknown:
-            self._tell(changed_by_operator(operation, writer, changes, is_certain=False))
+            self._tell(operation, decision, writer, is_certain=False)
             raise
-        self._tell(changed_by_operator(operation, writer, changes) if changes else ())
-        return stored
+        self._tell(operation, decision, writer, is_certain=True)
+        return decision
 
-    def _tell(self, events: Iterable[Event]) -> None:
-        for event in events:
+    def _tell(self, operation: str, decision: Decision, writer: str, *, is_certain: bool) -> None:
+        for event in changed_by_operator(operation, writer, decision.changes, is_certain=is_certain):
             self._emit(event)
 
     # Gauges
@@ -194,17 +173,17 @@ class OffsetService:
             Measure(OLDEST_DIRTY, self._store.oldest_dirty_ms / 1000),
         )
 
-    def _check_loaded(self) -> None:
+    def _check(self) -> None:
+        self._lead.check()
         if not self.table.is_loaded:
             raise Deposed(LOADING)
 
+    def _writer(self, name: str) -> Writer:
+        return Writer(name, self._clock.unix_ms())
+
     async def _stored(
-        self,
-        operation: str,
-        decision: Decision,
-        store: Callable[[Sequence[Change]], Awaitable[None]],
-        where: Durability,
-    ) -> Stored:
+        self, operation: str, decision: Decision, store: Callable[[Sequence[Change]], Awaitable[None]]
+    ) -> None:
         term = self._lead.term
         if decision.changes:
             await store(decision.changes)
@@ -212,4 +191,3 @@ class OffsetService:
             raise OutcomeUnknown("this offset manager ceased to lead meanwhile: repeat the request")
         statuses = Counter([result.status for result in decision.results])
         self._emit(EntriesDecided(operation=operation, statuses=tuple(statuses.items())))
-        return Stored(decision.results, decision.changes, where)

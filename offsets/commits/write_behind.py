@@ -26,16 +26,14 @@ from offsets.commits.events import (
     FlushFailed,
     FlushRecovered,
     ForeignKeyFound,
-    LocalFileFailed,
     LocalOffsetsDropped,
     OffsetsCompensated,
     OffsetsLeftDirty,
     RowsFlushed,
     RowUnreadable,
 )
-from offsets.commits.formats import encoded_row
 from offsets.commits.log_file import LogFile, StoreBusy
-from offsets.commits.stored import Change, RowName, StoredOffset, is_newer
+from offsets.commits.stored import Change, RowName, StoredOffset, encoded_row, is_newer
 from offsets.commits.table import OffsetTable
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -113,7 +111,7 @@ class WriteBehind:
         #: Somebody waits for etcd.
         self._urgent = asyncio.Event()
         self._failures = 0
-        self._is_file_failing = self._is_refusing = False
+        self._is_refusing = False
         #: Why the last flush failed; blank if it did not.
         self.last_error = ""
         self._task = tasks.keep_running(self._flush_forever, "flush_commits")
@@ -205,8 +203,15 @@ class WriteBehind:
         self._check_takes(changes)
         through = [change for change in changes if self.is_written_through(change.name.group)]
         local = [change for change in changes if not self.is_written_through(change.name.group)] if through else changes
-        self._file.check_room(len(local))
-        stored = self._append(local) if local else None
+        table = self._table
+
+        def note_dirty() -> None:
+            if table is self._table:
+                for name, queue_id, _, _ in local:
+                    self._note_dirty(name, queue_id)
+                self._arrived.set()
+
+        stored = self._file.store(local, table, note_dirty) if local else None
         try:
             if through:
                 await self.store_now(through)
@@ -273,29 +278,6 @@ class WriteBehind:
                 raise StoreBusy(
                     f"etcd lacks the offsets of {self._dirty_max} queues, as many as it may ({why}): try again"
                 )
-
-    def _append(self, changes: Sequence[Change]) -> "asyncio.Future[Exception | None]":
-        table = self._table
-        stored: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        table.stage(changes)
-
-        def done(error: Exception | None) -> None:
-            if error is not None:
-                table.withdraw(changes)
-                if not self._is_file_failing:
-                    self._emit(LocalFileFailed(error=str(error)))
-            else:
-                table.confirm(changes)
-                if table is self._table:
-                    for name, queue_id, _, _ in changes:
-                        self._note_dirty(name, queue_id)
-                    self._arrived.set()
-            self._is_file_failing = error is not None
-            if not stored.done():
-                stored.set_result(error)
-
-        self._file.append(changes, done)
-        return stored
 
     def _note_dirty(self, name: RowName, queue_id: int) -> None:
         queues = self._dirty.setdefault(name, set())
@@ -437,7 +419,5 @@ class WriteBehind:
         dirty = ((name, queue_id) for name, queues in self._dirty.items() for queue_id in queues)
         values = ((name, queue_id, read(name, queue_id)) for name, queue_id in dirty)
         changes = [Change(name, queue_id, None, value) for name, queue_id, value in values if value is not None]
-        recorded: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._file.append(changes, recorded.set_result)
-        if await recorded is None:
-            await self._file.drop(upto)
+        await self._file.append(changes)
+        await self._file.drop(upto)

@@ -11,9 +11,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from offsets.commits.log_file import StoreBusy
-from offsets.commits.rules import STORED, Decision, Entry, NotNow, OffsetsRefused, Result, Status
-from offsets.commits.service import OffsetService, Stored, Unavailable
-from offsets.commits.stored import Change, RowName, Source, StoredOffset, problem_of_writer
+from offsets.commits.rules import STORED, Entry, NotNow, OffsetsRefused, Result
+from offsets.commits.service import OffsetService, Unavailable
+from offsets.commits.stored import Change, RowName, StoredOffset, problem_of_writer, shown
 from offsets.commits.table import Scope
 from serving.http.endpoints import Parameter
 from serving.http.paths import get, post
@@ -100,41 +100,19 @@ class DeleteBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=T
     dry_run: bool = False
 
 
-class StoredView(msgspec.Struct, frozen=True, rename="camel"):
-    """A stored offset."""
-
-    #: The next offset to consume.
-    offset: int
-    reset_epoch: int
-    source: Source
-    writer: str
-    unix_ms: int
-
-
-class EntryResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What became of one entry."""
-
-    #: ok, stale, unknown or refused.
-    status: str
-    #: What is stored now, where the status depends on it.
-    stored: StoredView | None = None
-    #: What is wrong, and what to do.
-    reason: str = ""
-
-
 class CommitAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """What became of the entries, in their order."""
 
     #: local: synced on the disk of this manager; remote: etcd has it.
     durability: Literal["local", "remote"]
-    results: list[EntryResult]
+    results: Sequence[Result]
 
 
 class ReadResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The offset of one queue."""
 
     status: Literal["ok", "not_found", "unavailable"]
-    stored: StoredView | None = None
+    stored: StoredOffset | None = None
     #: Why it is unavailable.
     reason: str = ""
     #: Of the first commit of a queue that was not found: that of the deletion, absent if there was none.
@@ -154,7 +132,7 @@ class ListedOffset(msgspec.Struct, frozen=True, rename="camel"):
     topic: str
     broker_name: str
     queue_id: int
-    stored: StoredView
+    stored: StoredOffset
 
 
 class UnavailableRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -186,8 +164,8 @@ class QueueChange(msgspec.Struct, frozen=True, rename="camel"):
     queue_id: int
     status: str
     #: What is stored before and after; null for nothing.
-    old: StoredView | None
-    new: StoredView | None
+    old: StoredOffset | None
+    new: StoredOffset | None
     reason: str = ""
 
 
@@ -201,7 +179,6 @@ class ChangeAnswer(msgspec.Struct, frozen=True, rename="camel"):
     queues: list[QueueChange]
 
 
-_OK: Final = EntryResult(Status.OK.value)
 _SCOPE: Final = (
     Parameter("cluster", "Cluster; DefaultCluster if it is not given."),
     Parameter("namespace", "Namespace; blank if it is not given."),
@@ -228,8 +205,9 @@ class CommitViews:
     async def commit(self, body: CommitBody) -> CommitAnswer:
         """Store what a client has consumed."""
         with refusals(body.writer):
-            stored = await self._service.commit(list(_entries(body.cluster, body.namespace, body.entries)), body.writer)
-        return CommitAnswer(stored.durability, [_OK if each is STORED else _result(each) for each in stored.results])
+            entries = list(_entries(body.cluster, body.namespace, body.entries))
+            results, durability = await self._service.commit(entries, body.writer)
+        return CommitAnswer(durability, results)
 
     @post(
         "/v1/offsets/read",
@@ -255,7 +233,7 @@ class CommitViews:
         with refusals():
             page = self._service.page(_scope(request.query), start, request.page.limit)
         return OffsetListing(
-            offsets=[ListedOffset(*_names(name), queue_id, _view(stored)) for name, queue_id, stored in page.offsets],
+            offsets=[ListedOffset(*_names(name), queue_id, stored) for name, queue_id, stored in page.offsets],
             unavailable=[UnavailableRow(*_names(name), why) for name, why in page.unreadable],
             revision=f"{self._run}:{self._service.table.revision}",
             next_cursor=None if page.next is None else f"{self._run}.{generation}.{page.next}",
@@ -266,13 +244,10 @@ class CommitViews:
         """Set offsets, lower ones too, in a new reset epoch; with dryRun only show old and new."""
         entries = list(_entries(body.cluster, body.namespace, body.entries))
         with refusals(body.writer):
-            if body.dry_run:
-                done: Decision | Stored = self._service.preview_reset(entries, body.writer)
-            else:
-                done = await self._service.reset(entries, body.writer)
+            done = await self._service.reset(entries, body.writer, dry_run=body.dry_run)
         changed = {(change.name, change.queue_id): change for change in done.changes}
         results = zip(entries, done.results, strict=True)
-        queues = [_queue(each.name, each.queue_id, result, changed) for each, result in results]
+        queues = [_queue(entry, result, changed.get((entry.name, entry.queue_id))) for entry, result in results]
         return ChangeAnswer(body.dry_run, _counts(done.results), queues)
 
     @post("/v1/offsets/delete", refusals=(422, 503), concurrent_max=OPERATORS_MAX)
@@ -280,13 +255,8 @@ class CommitViews:
         """Delete the offsets of a group or a topic; with dryRun only show which ones that would be."""
         scope = Scope(body.cluster, body.namespace, body.group, body.topic, body.broker_name)
         with refusals(body.writer):
-            if body.dry_run:
-                done: Decision | Stored = self._service.preview_deletion(scope, body.writer)
-            else:
-                done = await self._service.delete(scope, body.writer)
-        listed = done.changes[:LISTED_MAX]
-        changed = {(change.name, change.queue_id): change for change in listed}
-        queues = [_queue(each.name, each.queue_id, STORED, changed) for each in listed]
+            done = await self._service.delete(scope, body.writer, dry_run=body.dry_run)
+        queues = [_queue(change, STORED, change) for change in done.changes[:LISTED_MAX]]
         return ChangeAnswer(body.dry_run, _counts(done.results), queues)
 
 
@@ -340,31 +310,18 @@ def _is_place(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= digits_max
 
 
-def _view(stored: StoredOffset) -> StoredView:
-    return StoredView(stored.offset, stored.reset_epoch, stored.source, stored.writer, stored.unix_ms)
-
-
-def _present(stored: StoredOffset | None) -> StoredView | None:
-    return None if stored is None or stored.is_deleted else _view(stored)
-
-
-def _result(result: Result) -> EntryResult:
-    return EntryResult(result.status.value, _present(result.stored), result.reason)
-
-
 def _read_result(answer: StoredOffset | Unavailable | None) -> ReadResult:
     if isinstance(answer, Unavailable):
         return ReadResult("unavailable", reason=answer.reason)
     if answer is None or answer.is_deleted:
         return ReadResult("not_found", reset_epoch=0 if answer is None else answer.reset_epoch)
-    return ReadResult("ok", _view(answer))
+    return ReadResult("ok", answer)
 
 
 def _counts(results: Iterable[Result]) -> dict[str, int]:
     return dict(Counter(result.status.value for result in results))
 
 
-def _queue(name: RowName, queue_id: int, result: Result, changed: Mapping[tuple[RowName, int], Change]) -> QueueChange:
-    change = changed.get((name, queue_id))
-    old, new = (result.stored, result.stored) if change is None else (change.before, change.after)
-    return QueueChange(*_names(name), queue_id, result.status.value, _present(old), _present(new), result.reason)
+def _queue(of: Entry | Change, result: Result, change: Change | None) -> QueueChange:
+    old, new = (result.stored, result.stored) if change is None else (shown(change.before), shown(change.after))
+    return QueueChange(*_names(of.name), of.queue_id, result.status.value, old, new, result.reason)

@@ -14,8 +14,7 @@ from offsets.commits.stored import RowName
 from offsets.commits.table import PAGE_OFFSETS_MAX
 from offsets.commits.table import Scope as OwnScope
 from offsets.files import offset_files
-from offsets.files.json_text import OffsetFileError
-from offsets.files.offset_files import ClientQueue, FileRecord
+from offsets.files.offset_files import ClientQueue, OffsetFileError
 from offsets.http.commits import DEFAULT_CLUSTER, Who, refusals
 from offsets.lead import Lead
 from offsets.readings.readings import Readings
@@ -43,7 +42,6 @@ from serving.http.views import (
 #: Bytes of a file in a request, before it is written as Base64, and of the body that has it.
 FILE_BYTES_MAX: Final = 3 << 20
 IMPORT_BYTES_MAX: Final = 5 << 20
-RECORDS_MAX: Final = 10_000
 #: Offsets of one file.
 EXPORTED_MAX: Final = 100_000
 #: Each reads the offset tables of all brokers; each has a file in memory; one is worked on, others are answered 409.
@@ -53,7 +51,7 @@ _RESTORES_MAX: Final = 8
 _GROUP_LISTS_MAX: Final = 2
 
 Moment = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-Dialect = Literal["broker", "client", "rocksdb"]
+Dialect = Literal["broker", "client"]
 
 
 class _Allowed(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -91,27 +89,18 @@ class UndoBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True
     force: bool = False
 
 
-class RecordView(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A record of RocksDB, both in Base64."""
-
-    key: bytes
-    value: bytes
-
-
 class ImportBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """A file whose offsets are to be stored."""
 
     dialect: Dialect
-    #: The bytes of the file, in Base64; of dialects broker and client.
-    file: Annotated[bytes, msgspec.Meta(max_length=FILE_BYTES_MAX)] = b""
-    #: Of dialect rocksdb.
-    records: Annotated[list[RecordView], msgspec.Meta(max_length=RECORDS_MAX)] = []
+    #: The bytes of the file, in Base64.
+    file: Annotated[bytes, msgspec.Meta(max_length=FILE_BYTES_MAX)]
     cluster: str = DEFAULT_CLUSTER
     #: Of the offsets of this manager.
     namespace: str = ""
-    #: Whose file it is; of dialects broker and rocksdb.
+    #: Whose file it is, of dialect broker.
     broker_name: str = ""
-    #: Whose file it is, of dialect client; of the others: only this group.
+    #: Whose file it is, of dialect client; of the other one: only this group.
     group: str = ""
     #: manager: into the table of this manager; broker: to the masters of the broker sets.
     target: Literal["manager", "broker"]
@@ -126,7 +115,7 @@ class ExportBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     source: Literal["manager", "readings"]
     cluster: str = DEFAULT_CLUSTER
     namespace: str = ""
-    #: Must be given for dialects broker and rocksdb, and for readings.
+    #: Must be given for dialect broker, and for readings.
     broker_name: str | None = None
     #: Must be given for dialect client.
     group: str | None = None
@@ -171,16 +160,15 @@ class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
     queues: list[RestoredView]
     #: Broker sets whose offsets of that moment are not known.
     problems: list[SetProblemView]
-    #: Entries of a file that are not used, each with its place and the reason.
+    #: Entries of a file that are not used, each with the reason.
     unused: list[str] = []
 
 
 class ExportAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """Offsets as a file."""
 
-    #: In Base64; empty for dialect rocksdb.
+    #: In Base64.
     file: bytes
-    records: list[RecordView]
     #: Offsets in it.
     offsets: int
     #: Offsets that are not in it, and why.
@@ -367,12 +355,12 @@ class RestoreViews:
         if not (topic := request.query.get("topic", "")):
             raise HttpRefused("topic must be given.")
         sets: Counter[tuple[str, str, int]] = Counter()
-        for status in self._readings.statuses():
+        for set_name, reading in self._readings.newest().items():
             await asyncio.sleep(0)
-            for name in () if status.reading is None else status.reading.offsets:
+            for name in reading.offsets:
                 if name.topic == topic:
                     group = name.group.removesuffix(BROADCAST_SUFFIX)
-                    sets[status.set_name.cluster, group, int(group != name.group)] += 1
+                    sets[set_name.cluster, group, int(group != name.group)] += 1
         page = page_of(sorted(sets), request.page, tuple[str, str, int])
         views = [
             TopicGroupView(
@@ -408,21 +396,16 @@ class RestoreViews:
         if len(offsets) > EXPORTED_MAX:
             raise UnprocessableBody(f"This covers more than {EXPORTED_MAX} offsets: name a group, a topic or a broker.")
         by_key = {QueueKey(name.group, name.topic, queue): offset for (name, queue), offset in offsets.items()}
-        if body.dialect == "rocksdb":
-            records = [RecordView(*record) for record in offset_files.records(by_key)]
-            return ExportAnswer(b"", records, len(offsets), unavailable)
         if body.dialect == "broker":
-            return ExportAnswer(offset_files.broker_file(by_key), [], len(offsets), unavailable)
+            return ExportAnswer(offset_files.broker_file(by_key), len(offsets), unavailable)
         queues = {ClientQueue(name.topic, name.broker_name, queue): offset for (name, queue), offset in offsets.items()}
-        return ExportAnswer(offset_files.client_file(queues), [], len(offsets), unavailable)
+        return ExportAnswer(offset_files.client_file(queues), len(offsets), unavailable)
 
     async def _exported(self, body: ExportBody) -> tuple[dict[tuple[RowName, int], int], list[str]]:
         if body.source == "manager":
             return await self._own(OwnScope(body.cluster, body.namespace, body.group, body.topic, body.broker_name))
         assert body.broker_name is not None, "checked before"
-        set_name = SetName(body.cluster, body.broker_name)
-        found = [status.reading for status in self._readings.statuses() if status.set_name == set_name]
-        if not found or (reading := found[0]) is None:
+        if (reading := self._readings.newest().get(SetName(body.cluster, body.broker_name))) is None:
             raise NotFound(f"There is no reading of broker set {body.broker_name} of cluster {body.cluster}.")
         offsets = {
             (RowName(body.cluster, "", name.group, name.topic, body.broker_name), queue): offset
@@ -495,13 +478,11 @@ class RestoreViews:
 
 def _read_file(body: ImportBody) -> _ReadFile:
     """Return what the file of a body has; raises UnprocessableBody."""
-    is_rocksdb, is_client = body.dialect == "rocksdb", body.dialect == "client"
-    if is_rocksdb is not bool(body.records) or is_rocksdb is bool(body.file):
-        raise UnprocessableBody("Of dialect rocksdb give records and no file, of the others a file and no records.")
+    is_client = body.dialect == "client"
     if is_client and (not body.group or body.broker_name):
         raise UnprocessableBody("Of dialect client give the group, and no brokerName: the file names brokers.")
     if not is_client and not body.broker_name:
-        raise UnprocessableBody(f"Of dialect {body.dialect} give brokerName: the file does not name it.")
+        raise UnprocessableBody("Of dialect broker give brokerName: the file does not name it.")
     if is_client:
         of_client = offset_files.read_client_file(body.file)
         found: dict[SetName, dict[QueueKey, int]] = {}
@@ -509,10 +490,7 @@ def _read_file(body: ImportBody) -> _ReadFile:
             name = SetName(body.cluster, queue.broker_name)
             found.setdefault(name, {})[QueueKey(body.group, queue.topic, queue.queue_id)] = offset
         return _ReadFile(found, of_client.problems)
-    if is_rocksdb:
-        read = offset_files.read_records([FileRecord(record.key, record.value) for record in body.records])
-    else:
-        read = offset_files.read_broker_file(body.file)
+    read = offset_files.read_broker_file(body.file)
     wanted = {key: offset for key, offset in read.offsets.items() if body.group in ("", key.group)}
     return _ReadFile({SetName(body.cluster, body.broker_name): wanted}, read.problems)
 

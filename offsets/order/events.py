@@ -2,10 +2,10 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from history.offset_families import LOCK_EVENT
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.rows import BrokerRef, Record
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Observation, Timer
 
@@ -37,24 +37,10 @@ REPLAY_DURATION: Final = Timer(
     "broker_lock_replay_seconds",
     "Time from a promotion, as it was noticed here, until a group in a topic had its locks.",
 )
-RELEASED: Final = Counter(
-    "broker_locks_released", "Locks that were given up for clients that are lost, or lost the queue after a replay."
-)
+RELEASED: Final = Counter("broker_locks_released", "Locks given up for clients that lost the queue after a replay.")
 QUERY_FAILURES: Final = Counter(
     "holder_query_failures", "Queries of clients about their queues that were not answered in time, or not readably."
 )
-
-
-class _LockRow(NamedTuple):
-    """One row of the history."""
-
-    event_type: str
-    broker: BrokerRef
-    columns: Mapping[str, object]
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield it."""
-        yield maker.row(LOCK_EVENT, self.event_type, moment, self.broker, **self.columns)
 
 
 class BrokerLockOverlap(Event, frozen=True, kw_only=True):
@@ -76,7 +62,7 @@ class BrokerLockOverlap(Event, frozen=True, kw_only=True):
         """Count the overlap."""
         yield Count(OVERLAPS_FOUND)
 
-    def rows(self) -> Iterator[_LockRow]:
+    def rows(self) -> Iterator[Record]:
         """Return its row."""
         yield _overlap_row("overlap_began", self)
 
@@ -93,15 +79,15 @@ class BrokerLockOverlapEnded(Event, frozen=True, kw_only=True):
     reason: str
     duration_ms: int
 
-    def rows(self) -> Iterator[_LockRow]:
+    def rows(self) -> Iterator[Record]:
         """Return its row."""
         yield _overlap_row("overlap_ended", self, reason=self.reason, duration_ms=self.duration_ms)
 
 
-def _overlap_row(event_type: str, event: BrokerLockOverlap | BrokerLockOverlapEnded, **more: object) -> _LockRow:
+def _overlap_row(event_type: str, event: BrokerLockOverlap | BrokerLockOverlapEnded, **more: object) -> Record:
     columns = {"group": event.group, "topic": event.topic, "queue_id": event.queue_id, **more}
     clients = [name[:_TEXT_MAX] for name in event.clients]
-    return _LockRow(event_type, BrokerRef(event.cluster, event.broker), {**columns, "clients": clients})
+    return Record(LOCK_EVENT, event_type, BrokerRef(event.cluster, event.broker), {**columns, "clients": clients})
 
 
 class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
@@ -135,16 +121,16 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
         if self.granted:
             yield Observation(REPLAY_DURATION, self.duration_ms / 1000)
 
-    def rows(self) -> Iterator[_LockRow]:
+    def rows(self) -> Iterator[Record]:
         """Return its row."""
         outcomes = self._outcomes()
         columns = {"group": self.group, "topic": self.topic, "master_epoch": self.epoch, **outcomes}
         columns |= {"queues": sum(outcomes.values()), "duration_ms": self.duration_ms}
-        yield _LockRow("replayed", BrokerRef(self.cluster, self.broker, broker_addr=self.addr), columns)
+        yield Record(LOCK_EVENT, "replayed", BrokerRef(self.cluster, self.broker, broker_addr=self.addr), columns)
 
 
 class BrokerLocksReleased(Event, frozen=True, kw_only=True):
-    """Locks at a master were given up for a client that is lost, or that lost the queues after a replay."""
+    """Locks that a new master was given were given up again, for their client has lost the queues since."""
 
     cluster: str
     group: str

@@ -20,12 +20,9 @@ from remoting.admin.message_queues import MessageQueue
 CLIENT_VALIDITY_MS: Final = 30_000
 #: How long a broker keeps a lock that nobody renews.
 BROKER_LOCK_MS: Final = 60_000
-#: After so long without an answer, client and broker have both given up the locks of the last answer.
+#: After so long without an answer, client and broker have both given up the locks of the last answer. A client that no
+#: broker lists for so long is forgotten.
 UNCONFIRMED_MS: Final = CLIENT_VALIDITY_MS + BROKER_LOCK_MS
-#: A client that no broker has listed for so long is lost: if it still runs, it does not trust its locks any more.
-LOST_MS: Final = CLIENT_VALIDITY_MS + 5000
-#: A client that no broker has listed for so long is forgotten, even if none of its brokers answers.
-UNLISTED_MS: Final = UNCONFIRMED_MS + BROKER_LOCK_MS
 #: A holder that was confirmed longer ago is asked again before a lock is taken for it.
 FRESH_MS: Final = 2000
 #: Java clients from this release on show a dropped queue until its last listener call ends. Recorded: 4.9.7, 5.1.4,
@@ -112,9 +109,8 @@ class Holding:
 class Client:
     """What is known of one client."""
 
-    #: When a broker listed it last, monotonic ms; and the addresses of the brokers that ever did.
+    #: When a broker listed it last, monotonic ms.
     listed_ms: int = 0
-    brokers: set[str] = field(default_factory=set)
     #: When it was asked last; and until when it is left alone, as it did not answer.
     asked_ms: int | None = None
     silent_until_ms: int = 0
@@ -181,9 +177,7 @@ class Holders:
         self.left_out += len(names) - len(known)
         group.lists[address] = _List(queried_ms, frozenset(known))
         for name in known:
-            client = group.clients[name]
-            client.listed_ms = max(client.listed_ms, queried_ms)
-            client.brokers.add(address)
+            group.clients[name].listed_ms = max(group.clients[name].listed_ms, queried_ms)
 
     def drop_broker(self, address: str) -> None:
         """Forget the lists of a broker that failed or left: it reaches nobody, and proves nothing."""
@@ -195,23 +189,9 @@ class Holders:
         lists = self._groups[member.of].lists if member.of in self._groups else {}
         return frozenset(address for address, listed in lists.items() if member.client_id in listed.clients)
 
-    def is_lost(self, member: Member, now_ms: int) -> bool:
-        """Return whether a client is lost for certain, or not known at all.
-
-        No broker lists it, and one that did has answered LOST_MS after the client was listed last. Brokers that do
-        not answer prove nothing.
-        """
-        if (client := self._known(member)) is None:
-            return True
-        lost_ms = client.listed_ms + LOST_MS
-        if now_ms < lost_ms or self.brokers_of(member):
-            return False
-        lists = self._groups[member.of].lists
-        return any(lists[address].queried_ms >= lost_ms for address in client.brokers & lists.keys())
-
-    def is_unlisted(self, member: Member, now_ms: int) -> bool:
-        """Return whether no broker has listed a client for UNLISTED_MS; its brokers may be gone with it."""
-        return now_ms - self.client(member).listed_ms >= UNLISTED_MS and not self.brokers_of(member)
+    def is_gone(self, member: Member, now_ms: int) -> bool:
+        """Return whether no broker has listed a client for UNCONFIRMED_MS."""
+        return now_ms - self.client(member).listed_ms >= UNCONFIRMED_MS and not self.brokers_of(member)
 
     def record_answer(
         self, member: Member, consumer: RunningConsumer, confirmed: Confirmation

@@ -7,8 +7,8 @@ beside its former holder for up to 30 s. The rules, from docs/protocol/queue-loc
   next owner out for 60 s. Clients are asked as soon as their master fails (`service.py`).
 - Only for groups all of whose clients are orderly: otherwise a lock makes dead letters of retries.
 - A lock is taken once and never renewed: it must not outlive its client.
-- A lock is given up only right after an answer (CHECKED_MS) that the client lacks the queue (307), or is gone (203):
-  a master gives up a fresh lock as well, and lets another client in.
+- A lock is given up only right after an answer (CHECKED_MS) that the client lacks the queue (307): a master gives up
+  a fresh lock as well, and lets another client in. That of a client which died ends by itself within 60 s.
 - Before each request is written, the broker is still the master, and this manager still leads (`may_write`).
 """
 
@@ -59,14 +59,6 @@ class ReplayedQueue(NamedTuple):
     elapsed_ms: int
 
 
-class Unlock(NamedTuple):
-    """Locks of one client that are to be given up at the master of one broker set."""
-
-    set_name: SetName
-    member: Member
-    queues: frozenset[MessageQueue]
-
-
 def queues_to_replay(holders: Holders, member: Member, set_name: SetName) -> frozenset[MessageQueue]:
     """Return what a client holds at a broker set by its last answer, as far as the new master may lock it.
 
@@ -96,12 +88,6 @@ def lost_queues(client: Client, since_ms: int) -> frozenset[MessageQueue]:
     answered_ms = client.confirmed.sent_ms
     taken = client.replayed_ms.items()
     return frozenset(queue for queue, ms in taken if queue not in client.holdings and ms <= answered_ms)
-
-
-def by_set(member: Member, queues: Collection[MessageQueue]) -> Iterator[Unlock]:
-    """Yield the queues of a client by their broker sets."""
-    for set_name in sorted({member.set_of(queue) for queue in queues}):
-        yield Unlock(set_name, member, frozenset(queue for queue in queues if member.set_of(queue) == set_name))
 
 
 class LockReplay:
@@ -204,85 +190,49 @@ class LockReplay:
     # Giving up locks
 
     async def release(self, masters: Mapping[SetName, SetMaster]) -> None:
-        """Give up what is to be given up; what a master does not confirm is tried again by the next call.
-
-        Lost clients are forgotten once nothing of theirs is left, those that no broker lists in any case.
-        """
+        """Give up what clients have lost; what a master does not confirm is tried again by the next call."""
         holders, now_ms = self._holders, self._clock.now_ms()
-        back: list[Unlock] = []
-        left: dict[tuple[SetName, str], list[Unlock]] = {}
-        lost: set[Member] = set()
+        given = []
         for member in holders.members():
             client = holders.client(member)
             taken = client.replayed_ms.items()
             # Brokers have ended the older ones, unless the client has renewed them: then they are its own.
             client.replayed_ms = {queue: ms for queue, ms in taken if now_ms - ms <= BROKER_LOCK_MS}
-            if holders.is_lost(member, now_ms):
-                lost.add(member)
-                for unlock in by_set(member, {*client.holdings, *client.replayed_ms}):
-                    left.setdefault((unlock.set_name, member.of.group), []).append(unlock)
-            else:
-                back += by_set(member, lost_queues(client, now_ms - FRESH_MS))
-        await all_results(
-            self._give_back(unlock, masters[unlock.set_name]) for unlock in back if unlock.set_name in masters
-        )
-        kept = await all_results(self._give_up(unlocks, masters.get(name)) for (name, _), unlocks in left.items())
-        now_ms = self._clock.now_ms()
-        gone = [member for member in lost.difference(*kept) if holders.is_lost(member, now_ms)]
-        self._polling.forget([*gone, *(member for member in holders.members() if holders.is_unlisted(member, now_ms))])
+            lost = lost_queues(client, now_ms - FRESH_MS)
+            for set_name in {member.set_of(queue) for queue in lost} & masters.keys():
+                queues = frozenset(queue for queue in lost if member.set_of(queue) == set_name)
+                given.append(self._give_up(member, queues, masters[set_name]))
+        await all_results(given)
 
-    async def _give_back(self, unlock: Unlock, master: SetMaster) -> None:
-        """Give up the queues that the client lacks by one more answer."""
-        checked_ms, client = self._clock.now_ms(), self._holders.client(unlock.member)
-
-        def lost() -> frozenset[MessageQueue]:
-            return lost_queues(client, checked_ms) & unlock.queues
-
-        if await self._polling.confirm(unlock.member, master.address) and (queues := lost()):
-            await self._unlock(unlock._replace(queues=queues), master, checked_ms, lambda: queues <= lost())
-
-    async def _give_up(self, unlocks: Collection[Unlock], master: SetMaster | None) -> set[Member]:
-        """Give up locks of lost clients of one group at one master, and return the clients with locks left."""
-        left = {unlock.member for unlock in unlocks}
-        if master is None:
-            return left
-        checked_ms = self._clock.now_ms()
-        try:
-            # A client with locks there would be connected to it.
-            await self._polling.list_group(master.address, next(iter(left)).of)
-        except (InvokeError, Refused, BodyError):
-            return left
-
-        async def give_up(unlock: Unlock) -> None:
-            def is_lost() -> bool:
-                return self._holders.is_lost(unlock.member, self._clock.now_ms())
-
-            if await self._unlock(unlock, master, checked_ms, is_lost):
-                left.discard(unlock.member)
-
-        await all_results(map(give_up, unlocks))
-        return left
-
-    async def _unlock(self, unlock: Unlock, master: SetMaster, checked_ms: int, is_wanted: Callable[[], bool]) -> bool:
-        """Give up locks, and return whether the master has confirmed it."""
-        (cluster, group), client_id = unlock.member
+    async def _give_up(self, member: Member, queues: frozenset[MessageQueue], master: SetMaster) -> None:
+        """Give up locks that the client lacks by one more answer."""
+        checked_ms, client = self._clock.now_ms(), self._holders.client(member)
+        if not await self._polling.confirm(member, master.address):
+            return
+        queues &= lost_queues(client, checked_ms)
 
         def before_send() -> None:
             if not self._may_write(master):
                 raise NotSent(master.address, "it is not known to be the master any more, or another manager leads")
-            if self._clock.now_ms() - checked_ms > CHECKED_MS or not is_wanted():
-                raise NotSent(master.address, f"{client_id} was not checked within {CHECKED_MS} ms, or has its queues")
+            if self._clock.now_ms() - checked_ms > CHECKED_MS or not queues <= lost_queues(client, checked_ms):
+                raise NotSent(
+                    master.address, f"{member.client_id} was not asked within {CHECKED_MS} ms, or has its queues"
+                )
 
+        if not queues:
+            return
+        (cluster, group), client_id = member
         try:
-            request = unlock_queues(client_id, group, unlock.queues)
+            request = unlock_queues(client_id, group, queues)
             await self._polling.brokers.call(master.address, request, before_send)
         except (InvokeError, Refused, BodyError):
-            return False
-        for queue in unlock.queues:
-            self._holders.client(unlock.member).replayed_ms.pop(queue, None)
-        broker, queues = unlock.set_name.broker_name, len(unlock.queues)
-        self._emit(BrokerLocksReleased(cluster=cluster, group=group, client=client_id, broker=broker, queues=queues))
-        return True
+            return
+        for queue in queues:
+            client.replayed_ms.pop(queue, None)
+        broker = master.set_name.broker_name
+        self._emit(
+            BrokerLocksReleased(cluster=cluster, group=group, client=client_id, broker=broker, queues=len(queues))
+        )
 
 
 def _events(promotion: Promotion, found: Collection[ReplayedQueue]) -> Iterator[Event]:

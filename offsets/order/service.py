@@ -30,11 +30,6 @@ OVERLAPS: Final = Gauge(
 )
 LEFT_OUT: Final = Gauge("holders_left_out", "Clients and answers that found no room since the start.")
 
-#: How often locks are looked for that are to be given up.
-RELEASE_PERIOD_MS: Final = 1000
-#: After a longer pause of this process lists of clients are missing.
-PAUSED_MS: Final = 20_000
-
 
 class OrderService:
     """The order of all declared groups."""
@@ -51,7 +46,7 @@ class OrderService:
         *,
         replays: bool,
     ) -> None:
-        """Listen to changes of masters; `replays`: take locks at new masters, and give up those of lost clients."""
+        """Listen to changes of masters; `replays`: take locks at new masters."""
         self._following = following
         self._lead = lead
         self.declared: Final = declared
@@ -61,10 +56,8 @@ class OrderService:
         self._replays = replays
         self.polling: Final = HolderPolling(client, tasks, clock, emit)
         self.replay: Final = LockReplay(self.polling, client, clock, emit, self._may_write)
-        #: Monotonic ms: when this manager was seen to lead, when holders were looked at, and locks released last.
+        #: When this manager was seen to lead, monotonic ms.
         self._led_ms: int | None = None
-        self._looked_ms = clock.now_ms()
-        self._released_ms = 0
         self._release: asyncio.Task[bool] | None = None
         #: The lead in which the declared groups were loaded last, and why they cannot be.
         self._loaded_term = 0
@@ -100,20 +93,18 @@ class OrderService:
     def look(self) -> None:
         """Ask clients and brokers where that is due, and give up locks; call it each TICK_MS."""
         polling, now_ms = self.polling, self._clock.now_ms()
-        groups = self._followed_groups(now_ms)
-        # A client that no list had since before a pause is not lost for certain.
-        was_paused = now_ms - self._looked_ms > PAUSED_MS
-        self._looked_ms = now_ms
-        polling.forget([member for member in list(polling.holders.members()) if was_paused or member.of not in groups])
+        groups, holders = self._followed_groups(now_ms), polling.holders
+        polling.forget([one for one in holders.members() if one.of not in groups or holders.is_gone(one, now_ms)])
         of_cluster: dict[str, list[OrderlyGroup]] = {}
         for group in sorted(groups):
             of_cluster.setdefault(group.cluster, []).append(group)
         masters = {master.address: of_cluster.get(master.set_name.cluster, []) for master in self._following.masters()}
         polling.list_groups({address: wanted for address, wanted in masters.items() if wanted})
         polling.poll()
-        if now_ms - self._released_ms >= RELEASE_PERIOD_MS and (self._release is None or self._release.done()):
-            self._released_ms = now_ms
-            self._release = self._tasks.start(self._released(now_ms), "release_locks")
+        can_release = self._replays and self._lead.is_leading() and self._following.is_fresh()
+        if can_release and (self._release is None or self._release.done()):
+            known = {master.set_name: master for master in self._following.masters()}
+            self._release = self._tasks.start(self.replay.release(known), "release_locks")
 
     def master_changed(self, change: MasterChange) -> None:
         """Prepare for the next master of a set that has lost its own, and replay locks at a new one."""
@@ -141,16 +132,6 @@ class OrderService:
 
     async def _replayed(self, promotion: Promotion) -> None:
         await self.replay.replay(promotion)
-
-    async def _released(self, now_ms: int) -> None:
-        if self._replays:
-            is_known = self._lead.is_leading() and self._following.is_fresh()
-            masters = {master.set_name: master for master in self._following.masters()} if is_known else {}
-            await self.replay.release(masters)
-        else:
-            holders = self.polling.holders
-            gone = [m for m in holders.members() if holders.is_lost(m, now_ms) or holders.is_unlisted(m, now_ms)]
-            self.polling.forget(gone)
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._lead.is_leading() and self._following.is_master(master)

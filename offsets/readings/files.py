@@ -26,12 +26,10 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from offsets.proof import Fingerprint
 from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
-from offsets.readings.reading import Parting, Reading
+from offsets.readings.reading import Reading, ReadingHead, reading_of
 from offsets.readings.table import StoredTable, TableOffsets
 from offsets.values import GroupKind, SetName
-from remoting.admin.log_epochs import LogEpoch
 from serving.durable_file import replace
 from serving.telemetry.events import Event
 
@@ -47,26 +45,6 @@ _FRAME: Final = struct.Struct(">IIIII")
 _HOUR_MS: Final = 3_600_000
 _SUFFIX: Final = ".readings"
 _PAUSE_S: Final = 0.2
-
-
-class ReadingHead(msgspec.Struct, frozen=True, array_like=True):
-    """A reading but for its offsets."""
-
-    master: str
-    master_epoch: int | None
-    boot_unix_ms: int | None
-    took_ms: int
-    ended_unix_ms: int
-    log_begin: int
-    first_end: int
-    second_end: int
-    #: Epoch and start.
-    epochs: tuple[tuple[int, int], ...] | None
-    fingerprints: tuple[Fingerprint, ...]
-    #: Of full tables: kinds of groups that are known.
-    kinds: dict[str, GroupKind] = {}
-    #: The last partings of the set.
-    partings: tuple[Parting, ...] = ()
 
 
 Part = TypeVar("Part", ReadingHead, StoredTable)
@@ -155,7 +133,6 @@ class ReadingFiles:
             files.minutes.append(_minute(path, [head], len(frame), 0))
             files.minutes[-1].frames = 0
             files.is_cut = False
-            self._thin(files)
         if files.is_cut:
             return
         minute = files.minutes[-1]
@@ -163,6 +140,8 @@ class ReadingFiles:
         minute.bytes += len(frame)
         minute.frames += 1
         self._start(_Job(minute.path, frame))
+        if table.is_full:
+            self._thin(files)
 
     def write_lines(self, path: Path, lines: bytes, *, is_new: bool) -> None:
         """Append lines to another file soon, or replace what it has."""
@@ -187,7 +166,7 @@ class ReadingFiles:
                 continue
             tables: list[StoredTable] = []
             newest: ReadingHead | None = None
-            kinds: dict[str, GroupKind] = {}
+            kinds: Mapping[str, GroupKind] = {}
             try:
                 for head, table, _ in _frames(minute.path, with_tables=True):
                     if head.ended_unix_ms > unix_ms:
@@ -195,9 +174,9 @@ class ReadingFiles:
                     newest, kinds = head, head.kinds or kinds
                     tables.append(table)
                 if newest is not None:
-                    offsets = TableOffsets(tuple(tables))
+                    offsets, ended_ms = TableOffsets(tuple(tables)), began_ms + newest.ended_ms - newest.began_ms
                     len(offsets)
-                    return _reading(set_name, newest, kinds, offsets, began_ms)
+                    return reading_of(newest, set_name, offsets, kinds=kinds, began_ms=began_ms, ended_ms=ended_ms)
             except FileNotFoundError:
                 # It waits to be written.
                 continue
@@ -355,28 +334,6 @@ def _minute(path: Path, heads: list[ReadingHead], full_bytes: int, size: int) ->
         bytes=size,
         full_bytes=full_bytes,
         frames=len(heads),
-    )
-
-
-def _reading(
-    set_name: SetName, head: ReadingHead, kinds: dict[str, GroupKind], offsets: TableOffsets, began_ms: int
-) -> Reading:
-    epochs = None if head.epochs is None else tuple(LogEpoch(epoch=row[0], start_offset=row[1]) for row in head.epochs)
-    return Reading(
-        set_name=set_name,
-        master=head.master,
-        master_epoch=head.master_epoch,
-        boot_unix_ms=head.boot_unix_ms,
-        began_ms=began_ms,
-        ended_ms=began_ms + head.took_ms,
-        ended_unix_ms=head.ended_unix_ms,
-        log_begin=head.log_begin,
-        first_end=head.first_end,
-        second_end=head.second_end,
-        epochs=epochs,
-        fingerprint=head.fingerprints[-1] if head.fingerprints else None,
-        offsets=offsets,
-        kinds=kinds,
     )
 
 

@@ -1,21 +1,20 @@
 """Offsets that jumped: back, or forward to where nothing can have been read. Pure.
 
 Within one life of a master's process an offset goes back only if somebody commits a smaller one or deletes it. Between
-two, it goes back as the memory behind it is older. Forward jumps are known only where no consumer is that fast: how far
-queues go is not read.
+two, it goes back as the memory behind it is older. Forward jumps are known only where no consumer is that fast
+(READ_PER_S_MAX): how far queues go is not read.
 """
 
 import enum
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
-from history.columns import RowFamily
 from history.offset_families import OFFSET_JUMP
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.rows import BrokerRef, Record
 from offsets.readings.reading import Reading
 from offsets.readings.table import Change, decoded_key, decoded_value
 from offsets.values import SetName, is_writable
@@ -45,6 +44,8 @@ class JumpCause(enum.StrEnum):
     DELETED = "deleted"
 
 
+#: Fields of a jump that are columns of its row under the same name.
+_COLUMNS: Final = ("group", "topic", "removed", "messages_again", "messages_skipped", "master_epoch", "interval_ms")
 #: Nobody wanted these.
 UNWANTED: Final = frozenset({JumpCause.FAILOVER, JumpCause.RESTART, JumpCause.LOST})
 
@@ -100,7 +101,21 @@ SKIPPED: Final = Counter(
 )
 
 
-class OffsetsMovedBack(Event, frozen=True, kw_only=True):
+class _Jumped(Event, frozen=True, kw_only=True):
+    """A line about all jumps of one cause in one reading."""
+
+    level: ClassVar[Level | None] = None
+    broker: str
+    cause: str
+    groups: int
+    queues: int
+    messages_again: int
+    messages_skipped: int
+    group: str
+    topic: str
+
+
+class OffsetsMovedBack(_Jumped, frozen=True, kw_only=True):
     """Offsets of a set jumped as its master changed or started again (`failover`, `restart`, `lost`).
 
     `group` is the one that reads the most again.
@@ -108,33 +123,18 @@ class OffsetsMovedBack(Event, frozen=True, kw_only=True):
 
     level = Level.WARNING
     advice = "`rmq offsets status` says what a repair would change; `lost`: messages are lost as well."
-    broker: str
-    cause: str
-    groups: int
-    queues: int
-    messages_again: int
-    messages_skipped: int
-    group: str
-    topic: str
 
 
-class OffsetsWereSet(Event, frozen=True, kw_only=True):
+class OffsetsWereSet(_Jumped, frozen=True, kw_only=True):
     """Offsets were set back or far forward, or deleted, while their master ran: somebody did that (`reset`, `deleted`).
 
     `group` is the one with the most messages in between.
     """
 
+    level = Level.INFO
     advice = (
         "None if you know who; otherwise `rmq offsets jumps` names the groups, and `rmq offsets restore` undoes it."
     )
-    broker: str
-    cause: str
-    groups: int
-    queues: int
-    messages_again: int
-    messages_skipped: int
-    group: str
-    topic: str
 
 
 class GroupsJumped(Event, frozen=True, kw_only=True):
@@ -151,37 +151,13 @@ class GroupsJumped(Event, frozen=True, kw_only=True):
             yield Count(AGAIN, labels, jump.messages_again)
             yield Count(SKIPPED, labels, jump.messages_skipped)
 
-    def rows(self) -> "Iterator[JumpRow]":
+    def rows(self) -> Iterator[Record]:
         """Yield a row for each jump."""
-        return (JumpRow(jump) for jump in self.jumps)
-
-
-class JumpRow(msgspec.Struct, frozen=True):
-    """One jump as the history has it."""
-
-    jump: Jump
-    family: RowFamily = OFFSET_JUMP
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield it."""
-        jump = self.jump
-        broker = BrokerRef(jump.cluster or None, jump.broker_name, broker_addr=jump.master)
-        yield maker.row(
-            self.family,
-            "jumped",
-            moment,
-            broker,
-            group=jump.group,
-            topic=jump.topic,
-            cause=jump.cause.value,
-            queues=jump.queue_count,
-            removed=jump.removed,
-            messages_again=jump.messages_again,
-            messages_skipped=jump.messages_skipped,
-            master_epoch=jump.master_epoch,
-            former_addr=jump.former_master,
-            interval_ms=jump.interval_ms,
-        )
+        for jump in self.jumps:
+            columns = {name: getattr(jump, name) for name in _COLUMNS}
+            columns |= {"cause": jump.cause.value, "queues": jump.queue_count, "former_addr": jump.former_master}
+            broker = BrokerRef(jump.cluster or None, jump.broker_name, broker_addr=jump.master)
+            yield Record(OFFSET_JUMP, "jumped", broker, columns)
 
 
 def jumps_between(before: Reading, after: Reading, changes: Mapping[bytes, Change]) -> list[Jump]:

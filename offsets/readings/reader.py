@@ -5,11 +5,10 @@ between has another memory. A broker that is no master by its own answer, or has
 are taken over, and a demoted master answers on from a table that it copies by now.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from offsets.proof import Fingerprint
 from offsets.readings.fingerprints import LogWatch, first_of_files
+from offsets.readings.reading import ReadingHead
 from offsets.readings.table import offsets_text
 from offsets.sets.followed import SetMaster
 from remoting.admin.brokers import broker_options, broker_runtime
@@ -37,22 +36,11 @@ class NotReadable(Exception):
 FAILURES: Final = (InvokeError, Refused, BodyError, NotReadable)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MasterAnswer:
+class MasterAnswer(NamedTuple):
     """What a master has answered, before it is compared with anything."""
 
-    boot_unix_ms: int | None
-    began_ms: int
-    ended_ms: int
-    ended_unix_ms: int
-    log_begin: int
-    first_end: int
-    second_end: int
-    epochs: tuple[LogEpoch, ...] | None
-    #: By place.
-    fingerprints: tuple[Fingerprint, ...]
-    #: The whole answer to 43, and the entries in it.
-    body: bytes
+    head: ReadingHead
+    #: The entries of its table.
     text: bytes
 
 
@@ -77,10 +65,7 @@ class MasterReader:
         began_ms = clock.now_ms()
         boot, _, first_end = await self._runtime()
         await self._check_name(boot)
-        body = (await admin.call(address, all_offsets())).body
-        text = offsets_text(body, OFFSET_TABLE)
-        if text is None:
-            raise BodyError(f"a response of {len(body)} bytes has no {OFFSET_TABLE}")
+        text = await read_offsets(admin, address)
         boot_after, begin, second_end = await self._runtime()
         if boot_after != boot:
             raise NotReadable(f"{address} has started again while it was read")
@@ -89,7 +74,9 @@ class MasterReader:
         found = [] if is_log_known else await first_of_files(admin, address, begin, first_end, self._file_bytes)
         if (newest := await self._log.look(admin, address, begin, first_end, second_end)) is not None:
             found.append(newest)
-        return MasterAnswer(
+        head = ReadingHead(
+            master=address,
+            master_epoch=self.master.master_epoch,
             boot_unix_ms=boot,
             began_ms=began_ms,
             ended_ms=ended_ms,
@@ -99,9 +86,8 @@ class MasterReader:
             second_end=second_end,
             epochs=epochs,
             fingerprints=tuple(found),
-            body=body,
-            text=text,
         )
+        return MasterAnswer(head, text)
 
     async def _runtime(self) -> tuple[int | None, int, int]:
         """Return when the broker has started, and where its log begins and ends."""
@@ -162,8 +148,8 @@ class MasterReader:
         return found.epochs
 
 
-async def read_replica(admin: AdminClient, address: str) -> bytes:
-    """Return the entries that a slave shows now; raises one of FAILURES."""
+async def read_offsets(admin: AdminClient, address: str) -> bytes:
+    """Return the entries that a broker shows now; raises one of FAILURES."""
     text = offsets_text((await admin.call(address, all_offsets())).body, OFFSET_TABLE)
     if text is None:
         raise BodyError(f"{address} answers without {OFFSET_TABLE}")

@@ -1,7 +1,7 @@
 """What one reading of a broker is. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from offsets.proof import Fingerprint
@@ -39,10 +39,9 @@ class Parting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """The offsets of all groups at the master of a set: the end of its log was read before and after them."""
+class ReadingHead:
+    """A reading of the master of a set but for its offsets: the end of its log was read before and after them."""
 
-    set_name: SetName
     #: `host:port`.
     master: str
     #: None where no controller elects.
@@ -59,20 +58,42 @@ class Reading:
     second_end: int
     #: Where each master epoch begins in the log; None where no controller elects.
     epochs: tuple[LogEpoch, ...] | None
-    #: The newest message that is known to lie below `second_end`; None if none was found since the last reading.
-    fingerprint: Fingerprint | None
-    offsets: Mapping[GroupTopic, QueueOffsets]
-    #: Of groups whose members were asked, as far as it is known by now; others are UNKNOWN.
+    #: Messages below `second_end` that were not known before, by place.
+    fingerprints: tuple[Fingerprint, ...] = ()
+    #: Of groups whose members were asked, as far as it is known by now; others are UNKNOWN. In files with full tables.
     kinds: Mapping[str, GroupKind] = field(default_factory=dict)
+    #: In files, the last partings of the set.
+    partings: tuple[Parting, ...] = ()
 
     @property
     def run(self) -> MasterRun:
         """Who was read."""
         return MasterRun(self.master, self.master_epoch, self.boot_unix_ms)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(ReadingHead):
+    """The offsets of all groups at the master of a set."""
+
+    set_name: SetName
+    offsets: Mapping[GroupTopic, QueueOffsets]
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """The newest message that is known to lie below `second_end`; None if none was found since the last reading."""
+        return self.fingerprints[-1] if self.fingerprints else None
+
     def offset(self, key: QueueKey) -> int | None:
         """Return the offset of a group in a queue; None if it had none."""
         return self.offsets.get(GroupTopic(key.group, key.topic), {}).get(key.queue_id)
+
+
+def reading_of(
+    head: ReadingHead, set_name: SetName, offsets: Mapping[GroupTopic, QueueOffsets], **changed: object
+) -> Reading:
+    """Return a reading of a head, some fields of which are others."""
+    values = {one.name: getattr(head, one.name) for one in fields(ReadingHead)} | changed
+    return Reading(set_name=set_name, offsets=offsets, **values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -29,22 +29,21 @@ from offsets.readings.events import (
     ReadingEnded,
     ReplicaCopiesNothing,
 )
-from offsets.readings.files import ReadingFiles, ReadingHead
+from offsets.readings.files import ReadingFiles
 from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, JumpLog, jumps_between, summaries
 from offsets.readings.kinds import ASKED_PER_S, GroupKinds
-from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_replica
-from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReplicaReading
+from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_offsets
+from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReplicaReading, reading_of
 from offsets.readings.table import (
     Change,
     TableOffsets,
     Trail,
     decoded_key,
     same_entries,
-    split_entries,
 )
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.following import Following
-from offsets.values import GroupKind, SetName
+from offsets.values import SetName
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
@@ -72,29 +71,44 @@ _DAYS_MS: Final = 14 * 24 * _HOUR_MS
 _TICK_S: Final = 0.1
 
 
-class ReplicaStatus(NamedTuple):
-    """How a replica was read last."""
+class ReplicaStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A replica of a broker set."""
 
     address: str
+    #: When it was read last; null: never.
     read_unix_ms: int | None
-    #: Whether it copies offsets; None while that is not known.
+    #: Whether it copies offsets from its master: those of 5.5.0 do not, 5.5.1 does. null: not known yet.
     copies: bool | None
+    #: Why it could not be read last; blank if it could.
     problem: str
 
 
-class SetStatus(NamedTuple):
-    """How a set was read last."""
+class SetStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """How a broker set is read."""
 
-    set_name: SetName
-    master: SetMaster | None
-    #: The newest reading; None if there is none.
-    reading: Reading | None
-    #: It is not older than three periods.
-    is_fresh: bool
+    cluster: str
+    broker_name: str
+    #: `host:port`; null: it has none at present.
+    master: str | None
+    master_epoch: int | None
+    #: When its offsets were read last, from whom and in which epoch; null: never.
+    read_unix_ms: int | None
+    read_from: str | None
+    read_epoch: int | None
+    #: The newest reading is not older than three periods.
+    fresh: bool
+    #: Groups in topics.
     groups: int
+    #: Those among them that are not written as brokers write them, and are not known here.
+    left_out: int
+    #: Messages that its log is known again by.
     fingerprints: int
+    log_end: int | None
+    #: The oldest reading that is kept; in the last hour there is one in each period, before that one in each hour.
+    oldest_unix_ms: int | None
+    #: Why it could not be read last; blank if it could.
     problem: str
-    replicas: tuple[ReplicaStatus, ...]
+    replicas: list[ReplicaStatus]
 
 
 class _Taken(NamedTuple):
@@ -240,6 +254,10 @@ class Readings:
         """Return the last jumps that are wanted, the newest first."""
         return self._jump_log.last(limit, is_wanted)
 
+    def newest(self) -> dict[SetName, Reading]:
+        """Return the newest reading of each set that has one, whatever became of its log since."""
+        return {name: found.newest for name, found in self._sets.items() if found.newest is not None}
+
     def statuses(self) -> list[SetStatus]:
         """Return how each set was read last, by name."""
         masters = {followed.set_name: followed.master for followed in self._following.sets.values()}
@@ -249,8 +267,8 @@ class Readings:
     def measures(self) -> Iterator[Measure]:
         """Yield the gauges."""
         statuses = self.statuses()
-        yield Measure(SETS_READ, sum(status.is_fresh for status in statuses))
-        yield Measure(SETS_STALE, sum(not status.is_fresh for status in statuses if status.master is not None))
+        yield Measure(SETS_READ, sum(status.fresh for status in statuses))
+        yield Measure(SETS_STALE, sum(not status.fresh for status in statuses if status.master is not None))
         idle = (replica.copies is False for status in statuses for replica in status.replicas)
         yield Measure(REPLICAS_IDLE, sum(idle))
         yield Measure(FILE_BYTES, self._files.size_bytes)
@@ -279,8 +297,7 @@ class Readings:
                 assert isinstance(newest.offsets, TableOffsets), "files have no others"
                 found.trail = Trail(newest.offsets.text())
             for head in heads:
-                run = MasterRun(head.master, head.master_epoch, head.boot_unix_ms)
-                found.fingerprints += (_Taken(mark, run, head.ended_unix_ms) for mark in head.fingerprints)
+                found.fingerprints += (_Taken(mark, head.run, head.ended_unix_ms) for mark in head.fingerprints)
             found.partings = list(heads[-1].partings)
             _thin(found.fingerprints)
         self._jump_log.add(await asyncio.to_thread(_jumps_in, self._jump_file))
@@ -338,44 +355,26 @@ class Readings:
 
     def _take(self, found: _Set, master: SetMaster, answer: MasterAnswer) -> None:
         """Keep a reading, and find what jumped since the one before."""
-        run = MasterRun(master.address, master.master_epoch, answer.boot_unix_ms)
-        former = found.newest
-        is_new_run = former is None or former.run != run
-        changes, stored = found.trail.take(answer.text, answer.ended_ms, is_full=is_new_run)
-        reading = _reading_of(master, answer, found.trail, self._kinds.of_cluster(found.name.cluster))
+        head, former = answer.head, found.newest
+        run, is_new_run = head.run, former is None or former.run != head.run
+        changes, stored = found.trail.take(answer.text, head.ended_ms, is_full=is_new_run)
+        kinds = self._kinds.of_cluster(found.name.cluster)
+        reading = reading_of(head, found.name, found.trail.offsets, kinds=kinds)
         found.newest, found.readings = reading, [*_kept(found.readings, reading), reading]
-        found.fingerprints += (_Taken(mark, run, answer.ended_unix_ms) for mark in answer.fingerprints)
+        found.fingerprints += (_Taken(mark, run, head.ended_unix_ms) for mark in head.fingerprints)
         if len(found.fingerprints) > _FINGERPRINTS_MAX:
             _thin(found.fingerprints)
         keys = found.trail.entry_keys() if former is None else iter(changes)
-        self._kinds.have_moved(found.name, master.address, map(decoded_key, keys), answer.ended_ms)
-        self._files.append(found.name, self._head_of(found, reading, answer, is_full=stored.is_full), stored)
+        self._kinds.have_moved(found.name, master.address, map(decoded_key, keys), head.ended_ms)
+        groups = {decoded_key(key).group for key in found.trail.entry_keys()} if stored.is_full else ()
+        kinds = {group: kind for group in groups if (kind := kinds.get(group)) is not None}
+        self._files.append(found.name, replace(head, kinds=kinds, partings=tuple(found.partings)), stored)
         if former is not None:
             self._note_jumps(former, reading, changes)
             has_restarted = is_new_run and former.run._replace(boot_unix_ms=None) == run._replace(boot_unix_ms=None)
             if has_restarted and self._starts.get(found.name) is None:
                 for listener in self.restarted:
-                    listener(master._replace(boot_unix_ms=answer.boot_unix_ms))
-
-    def _head_of(self, found: _Set, reading: Reading, answer: MasterAnswer, *, is_full: bool) -> ReadingHead:
-        kinds: dict[str, GroupKind] = {}
-        if is_full:
-            groups = {decoded_key(key).group for key in found.trail.entry_keys()}
-            kinds = {group: kind for group in groups if (kind := reading.kinds.get(group)) is not None}
-        return ReadingHead(
-            master=reading.master,
-            master_epoch=reading.master_epoch,
-            boot_unix_ms=reading.boot_unix_ms,
-            took_ms=reading.ended_ms - reading.began_ms,
-            ended_unix_ms=reading.ended_unix_ms,
-            log_begin=reading.log_begin,
-            first_end=reading.first_end,
-            second_end=reading.second_end,
-            epochs=None if reading.epochs is None else tuple((row.epoch, row.start_offset) for row in reading.epochs),
-            fingerprints=answer.fingerprints,
-            partings=tuple(found.partings),
-            kinds=kinds,
-        )
+                    listener(master._replace(boot_unix_ms=head.boot_unix_ms))
 
     def _note_jumps(self, former: Reading, reading: Reading, changes: Mapping[bytes, Change]) -> None:
         jumps = jumps_between(former, reading, changes)
@@ -397,7 +396,7 @@ class Readings:
         turn, began_ms = (True, bool(replica.problem)), self._clock.now_ms()
         self._under_way[turn] += 1
         try:
-            text = await read_replica(self._admin, address)
+            text = await read_offsets(self._admin, address)
             ended_ms, replica.read_unix_ms = self._clock.now_ms(), self._clock.unix_ms()
             replica.problem = ""
             is_late = found.newest is None or ended_ms - found.newest.ended_ms > REPLICA_WITHIN_MS
@@ -446,25 +445,35 @@ class Readings:
             found.due_ms = self._clock.now_ms()
 
     def _status(self, name: SetName, master: SetMaster | None) -> SetStatus:
-        found = self._sets.get(name) or _Set(name, 0)
-        now_ms = self._clock.now_ms()
-        reading = found.newest
-        age_ms = None if reading is None else now_ms - reading.ended_ms
-        followed = self._following.sets.get(name.broker_name)
-        addresses = [] if followed is None else [member.address for member in followed.replicas()]
-        replicas = [(address, found.replicas.get(address) or _Replica()) for address in addresses]
+        found, now_ms = self._sets.get(name) or _Set(name, 0), self._clock.now_ms()
+        reading, followed = found.newest, self._following.sets.get(name.broker_name)
+        replicas = []
+        for member in () if followed is None else followed.replicas():
+            replica = found.replicas.get(member.address) or _Replica()
+            replicas.append(
+                ReplicaStatus(
+                    address=member.address,
+                    read_unix_ms=replica.read_unix_ms,
+                    copies=self._copies(found, replica, now_ms),
+                    problem=replica.problem,
+                )
+            )
         return SetStatus(
-            set_name=name,
-            master=master,
-            reading=reading,
-            is_fresh=age_ms is not None and age_ms <= 3 * self._period_ms,
-            groups=len(split_entries(found.trail.text)),
+            cluster=name.cluster,
+            broker_name=name.broker_name,
+            master=None if master is None else master.address,
+            master_epoch=None if master is None else master.master_epoch,
+            read_unix_ms=None if reading is None else reading.ended_unix_ms,
+            read_from=None if reading is None else reading.master,
+            read_epoch=None if reading is None else reading.master_epoch,
+            fresh=reading is not None and now_ms - reading.ended_ms <= 3 * self._period_ms,
+            groups=found.trail.entries,
+            left_out=found.trail.left_out,
             fingerprints=len(found.fingerprints),
+            log_end=None if reading is None else reading.second_end,
+            oldest_unix_ms=min(self._files.moments(name), default=None),
             problem=found.problem,
-            replicas=tuple(
-                ReplicaStatus(address, replica.read_unix_ms, self._copies(found, replica, now_ms), replica.problem)
-                for address, replica in replicas
-            ),
+            replicas=replicas,
         )
 
     def _copies(self, found: _Set, replica: _Replica, now_ms: int) -> bool | None:
@@ -515,25 +524,6 @@ def _thin(taken: list[_Taken]) -> None:
         elif age_ms <= _DAYS_MS:
             kept[2, mark.unix_ms // _HOUR_MS, mark.run] = mark
     taken[:] = kept.values()
-
-
-def _reading_of(master: SetMaster, answer: MasterAnswer, trail: Trail, kinds: Mapping[str, GroupKind]) -> Reading:
-    return Reading(
-        set_name=master.set_name,
-        master=master.address,
-        master_epoch=master.master_epoch,
-        boot_unix_ms=answer.boot_unix_ms,
-        began_ms=answer.began_ms,
-        ended_ms=answer.ended_ms,
-        ended_unix_ms=answer.ended_unix_ms,
-        log_begin=answer.log_begin,
-        first_end=answer.first_end,
-        second_end=answer.second_end,
-        epochs=answer.epochs,
-        fingerprint=answer.fingerprints[-1] if answer.fingerprints else None,
-        offsets=trail.offsets,
-        kinds=kinds,
-    )
 
 
 def _jumps_in(path: Path) -> list[Jump]:

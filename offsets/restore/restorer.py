@@ -520,7 +520,6 @@ def _reading_of(log: SetLog, unix_ms: int) -> Reading:
         first_end=log.first_end,
         second_end=log.second_end,
         epochs=log.log_epochs(),
-        fingerprint=None,
         offsets={},
     )
 

@@ -11,10 +11,11 @@ import msgspec
 
 from remoting.protocol.errors import BodyError
 
-#: A string, a brace, or an integer before a colon, which makes it a key; of a closing brace also the colon behind it,
-#: which shows that what is closed was a key.
+#: A string, which has no end where a text was cut; a brace; or an integer before a colon, which makes it a key. Of a
+#: closing brace also the colon behind it, which shows that what is closed was a key.
 _PIECE: Final = re.compile(
-    rb'"(?>(?:[^"\\]++|\\.)*)"|(?P<opens>\{)|(?P<closes>\})(?P<colon>\s*+:)?|(?P<integer>-?[0-9]++)(?=\s*+:)', re.DOTALL
+    rb'"(?>(?:[^"\\]++|\\.)*)"?|(?P<opens>\{)|(?P<closes>\})(?P<colon>\s*+:)?|(?P<integer>-?[0-9]++)(?=\s*+:)',
+    re.DOTALL,
 )
 
 _BRACE: Final = ord("{")

@@ -16,7 +16,7 @@ RESTORE_TIMEOUT_S = 60.0
 REPAIR_TIMEOUT_S = 60.0
 FILE_TIMEOUT_S = 90.0
 
-FileDialect = Literal["broker", "client", "rocksdb"]
+FileDialect = Literal["broker", "client"]
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -74,6 +74,8 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     oldest_unix_ms: int | None = None
     #: Groups in topics.
     groups: int
+    #: Those among them that the manager does not know, for their names.
+    left_out: int = 0
     #: Messages by which its log is known again.
     fingerprints: int
     replicas: list[ReplicaDocument] = []
@@ -217,20 +219,12 @@ class WantedUndo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     pulls: bool = False
 
 
-class RecordDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A record of RocksDB, both in Base64."""
-
-    key: str
-    value: str
-
-
 class WantedImport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A file whose offsets are to be stored."""
 
     writer: str
     dialect: FileDialect
     file: bytes = b""
-    records: list[RecordDocument] = []
     cluster: str
     namespace: str = ""
     broker_name: str = ""
@@ -293,7 +287,6 @@ class ExportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Offsets as a file."""
 
     file: bytes
-    records: list[RecordDocument] = []
     offsets: int
     unavailable: list[str] = []
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal, TypedDict, Unpack
 
 import click
-import msgspec
 
 from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand, SiteCommand
@@ -19,23 +18,20 @@ from rmq.site.offset_documents import (
     FILE_TIMEOUT_S,
     ExportDocument,
     FileDialect,
-    RecordDocument,
     WantedExport,
     WantedImport,
 )
 
 #: What the manager takes.
 FILE_BYTES_MAX = 3 << 20
-#: Of records in Base64, with their names.
-_RECORDS_BYTES_MAX = 5 << 20
 _EXISTS: Final = "{} exists: name another file, or add --overwrite"
 
 _DIALECT = click.option(
     "--dialect",
-    type=click.Choice(("broker", "client", "rocksdb")),
+    type=click.Choice(("broker", "client")),
     default="broker",
     show_default=True,
-    help="consumerOffset.json of a broker, offsets.json of a client, or records of RocksDB as JSON",
+    help="consumerOffset.json of a broker, or offsets.json of a client",
 )
 _GROUP = click.option("--group", metavar="NAME", shell_complete=group_names, help="of this group")
 _BROKER = click.option("--broker", metavar="BROKER", shell_complete=broker_names, help="of this broker set")
@@ -43,12 +39,6 @@ _CLUSTER = click.option(
     "--cluster", metavar="NAME", default="DefaultCluster", show_default=True, shell_complete=cluster_names
 )
 _NAMESPACE = click.option("--namespace", metavar="NAME", default="", help="of the manager's own offsets")
-
-
-class RecordFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of records."""
-
-    records: list[RecordDocument]
 
 
 class ExportOptions(TypedDict):
@@ -112,9 +102,7 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
         path_of("offsets", "export"), ExportDocument, {}, "POST", body, timeout_s=FILE_TIMEOUT_S, is_preview=True
     )
     found = await manager_answer(session, request)
-    is_records = chosen["dialect"] == "rocksdb"
-    content = msgspec.json.encode(RecordFile(records=found.records)) if is_records else found.file
-    _write(file, content, overwrites=chosen["overwrite"])
+    _write(file, found.file, overwrites=chosen["overwrite"])
     for text in found.unavailable:
         session.note(f"not in the file: {text}")
     session.note(f"{found.offsets} offsets in {file}")
@@ -141,17 +129,14 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
 @with_session
 async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[ImportOptions]) -> None:
     """Store the offsets of a file of a broker or client, at brokers or in the manager; - is standard input."""
-    is_records = chosen["dialect"] == "rocksdb"
-    text = _read(file, _RECORDS_BYTES_MAX if is_records else FILE_BYTES_MAX)
-    records = _records(file, text) if is_records else []
+    text = _read(file)
     writer = operator_name()
 
     def body_of(is_preview: bool) -> WantedImport:  # noqa: FBT001  # as BodyOf has it
         return WantedImport(
             writer=writer,
             dialect=chosen["dialect"],
-            file=b"" if is_records else text,
-            records=records,
+            file=text,
             cluster=chosen["cluster"],
             namespace=chosen["namespace"],
             broker_name=chosen["broker"] or "",
@@ -173,16 +158,9 @@ async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[I
     )
 
 
-def _records(file: str, text: bytes) -> list[RecordDocument]:
-    try:
-        return msgspec.json.decode(text, type=RecordFile).records
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WrongUse(f'{file} has no records such as {{"records": [{{"key": …, "value": …}}]}}: {error}') from None
-
-
-def _read(file: str, bytes_max: int) -> bytes:
+def _read(file: str) -> bytes:
     def read(opened: BinaryIO) -> bytes:
-        return opened.read(bytes_max + 1)
+        return opened.read(FILE_BYTES_MAX + 1)
 
     try:
         if file == "-":
@@ -192,8 +170,8 @@ def _read(file: str, bytes_max: int) -> bytes:
                 text = read(opened)
     except OSError as error:
         raise WrongUse(f"{file} cannot be read: {error.strerror or error}") from None
-    if len(text) > bytes_max:
-        raise WrongUse(f"{file} has more than {bytes_max} bytes, which is more than the offset manager takes")
+    if len(text) > FILE_BYTES_MAX:
+        raise WrongUse(f"{file} has more than {FILE_BYTES_MAX} bytes, which is more than the offset manager takes")
     return text
 
 

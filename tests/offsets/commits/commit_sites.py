@@ -62,7 +62,7 @@ async def on_etcd(folder, etcd, group, *, member="m1", interval_ms=20, through=(
         lead = EtcdLead(EtcdOptions(endpoints=tuple(etcd.endpoints), group=group), CLOCK, told.append, lambda *_: None)
         lead.start(ControllerMember(id=member, address="10.0.0.1:9883"))
         store = WriteBehind(
-            LogFile(folder, "etcd", CLOCK),
+            LogFile(folder, "etcd", CLOCK, told.append),
             EtcdRows(lead, CLOCK),
             CLOCK,
             tasks,

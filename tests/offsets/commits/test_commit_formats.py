@@ -5,7 +5,11 @@ from commit_builders import a_change, a_row, a_value
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets.commits.formats import (
+from offsets.commits.stored import (
+    DELETED,
+    RowName,
+    Source,
+    StoredOffset,
     Unreadable,
     decoded_record,
     decoded_row,
@@ -14,7 +18,6 @@ from offsets.commits.formats import (
     name_of,
     path_of,
 )
-from offsets.commits.stored import DELETED, RowName, Source, StoredOffset
 from offsets.values import OFFSET_MAX, QUEUES_MAX
 
 NAMES = st.builds(RowName, *[st.text(st.characters(codec="utf-8"), max_size=12)] * 5)

@@ -17,10 +17,9 @@ from commit_builders import a_row, a_writer, an_offset
 from fakes.background import background_tasks
 
 from offsets.commits.etcd_rows import LastLead, PresentRow
-from offsets.commits.formats import decoded_row
 from offsets.commits.log_file import LogFile
 from offsets.commits.rules import Status, decide_commit, decide_deletion, decide_reset
-from offsets.commits.stored import is_newer
+from offsets.commits.stored import decoded_row, is_newer
 from offsets.commits.table import OffsetTable, Scope
 from offsets.commits.write_behind import WriteBehind
 from remoting.clock import SystemClock
@@ -113,7 +112,7 @@ class History:
         self.etcd.leader += 7
         rows = Rows(self.etcd, self.etcd.leader, self.chance)
         async with background_tasks() as tasks:
-            file = LogFile(self.folder / manager, "etcd", SystemClock())
+            file = LogFile(self.folder / manager, "etcd", SystemClock(), print)
             store = WriteBehind(
                 file,
                 rows,

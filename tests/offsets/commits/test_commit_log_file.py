@@ -92,13 +92,13 @@ async def test_row_whose_deletion_was_forgotten_leaves_the_file(tmp_path, monkey
 async def test_two_managers_do_not_share_a_file(tmp_path):
     async with embedded(tmp_path):
         with pytest.raises(FileProblem, match="another process has it: give each offset manager a folder of its own"):
-            LogFile(tmp_path, "embedded", CLOCK)
+            LogFile(tmp_path, "embedded", CLOCK, print)
 
 
 async def test_file_of_one_store_is_not_used_for_the_other(tmp_path):
     await stored(tmp_path, a_change(5))
     with pytest.raises(FileProblem, match="made with the store embedded, and etcd is configured"):
-        LogFile(tmp_path, "etcd", CLOCK)
+        LogFile(tmp_path, "etcd", CLOCK, print)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from offsets.commits.events import (
     RowsFlushed,
     RowUnreadable,
 )
-from offsets.commits.formats import encoded_row, path_of
 from offsets.commits.log_file import StoreBusy
+from offsets.commits.stored import encoded_row, path_of
 from store.store import Deposed, OutcomeUnknown, StoreError
 
 pytestmark = pytest.mark.etcd

@@ -1,13 +1,13 @@
-"""Locks are given up for clients that lost a queue, and for those that are lost."""
+"""Locks that a new master was given are given up once their client has lost the queue."""
 
 import pytest
 from fakes.clock import FakeClock
 from fakes.order_site import locks, order_site
-from fakes.orderly_broker import GROUP, MEMBERS, RUNNING, UNLOCK, OrderlyClient
+from fakes.orderly_broker import RUNNING, UNLOCK, OrderlyClient
 from orderly_builders import a_member, a_queue, answer, held_by
 
 from offsets.order.events import RELEASED, BrokerLocksReleased
-from offsets.order.holders import BROKER_LOCK_MS, LOST_MS, UNLISTED_MS, Holders
+from offsets.order.holders import BROKER_LOCK_MS, Holders
 from offsets.order.replay import CHECKED_MS, lost_queues
 from serving.telemetry.events import Count
 
@@ -35,12 +35,6 @@ async def ask(site):
 async def release(site, *, masters=True):
     master = site.master(site.second)
     await site.replay.release({master.set_name: master} if masters else {})
-
-
-async def lose_all(site):
-    site.disconnect_all()
-    site.pass_ms(LOST_MS)
-    await site.list_members()
 
 
 # Which locks
@@ -104,17 +98,13 @@ async def test_lock_of_a_client_that_cannot_be_asked_again_is_not_given_up(site,
     assert site.second.count(UNLOCK) == 0
 
 
-@pytest.mark.parametrize("is_lost", [True, False])
-async def test_request_that_waits_too_long_after_its_check_is_not_sent(site, client, is_lost):
-    if is_lost:
-        await lose_all(site)
-    else:
-        client.locked.pop(0)
-        site.pass_ms(100)
-        await ask(site)
+async def test_request_that_waits_too_long_after_its_check_is_not_sent(site, client):
+    client.locked.pop(0)
+    site.pass_ms(100)
+    await ask(site)
     checks = len(site.requests())
     for broker in (site.first, site.second):
-        broker.before_answer = lambda code: site.pass_ms(CHECKED_MS + 1) if code in {MEMBERS, RUNNING} else None
+        broker.before_answer = lambda code: site.pass_ms(CHECKED_MS + 1) if code == RUNNING else None
     await release(site)
     assert len(site.requests()) == checks + 1
     assert site.second.count(UNLOCK) == 0
@@ -128,52 +118,14 @@ async def test_lock_that_brokers_have_ended_is_not_given_up(site, client):
     assert (site.replayed(), site.second.count(UNLOCK)) == ({}, 0)
 
 
-async def test_locks_of_a_client_that_is_gone_are_given_up_and_it_is_forgotten(site, client):
-    site.disconnect_all()
-    site.pass_ms(LOST_MS - 1)
-    await site.list_members()
-    await release(site)
-    assert len(site.second.locks) == 2
-    site.pass_ms(1)
-    await site.list_members()
-    await release(site)
-    assert (site.second.locks, site.holders.holdings, site.clients()) == ({}, 0, [])
-
-
-async def test_locks_of_a_client_that_has_come_back_are_left_to_it(site, client):
-    await lose_all(site)
-    site.connect("c1", client)
-    await release(site)
-    assert (site.second.count(UNLOCK), site.clients()) == (0, ["c1"])
-
-
-async def test_lock_that_another_client_has_taken_stays(site, client):
-    site.second.locks[GROUP, 0] = "c2"
-    await lose_all(site)
-    await release(site)
-    assert locks(site.second) == {0: "c2"}
-
-
-async def test_master_lists_a_group_once_for_all_its_members_that_are_gone(site, client):
-    other = site.connect("c2", OrderlyClient(2))
-    await site.mirrored()
-    site.second.locks[GROUP, 2] = "c2"
-    await lose_all(site)
-    lists = site.second.count(MEMBERS)
-    site.connect("c2", other)
-    await release(site)
-    assert site.second.count(MEMBERS) == lists + 1
-    assert (locks(site.second), site.clients()) == ({2: "c2"}, ["c2"])
-
-
-@pytest.mark.parametrize("fault", ["no master", "no answer", "no list", "not master"])
+@pytest.mark.parametrize("fault", ["no master", "no answer", "not master"])
 async def test_locks_that_cannot_be_given_up_now_are_given_up_later(site, client, fault):
-    await lose_all(site)
+    client.locked.clear()
+    site.pass_ms(100)
+    await ask(site)
     match fault:
         case "no answer":
             site.second.refuses.add(UNLOCK)
-        case "no list":
-            site.second.refuses.add(MEMBERS)
         case "not master":
             site.following.answered_ms = None
     await release(site, masters=fault != "no master")
@@ -182,14 +134,3 @@ async def test_locks_that_cannot_be_given_up_now_are_given_up_later(site, client
     site.fresh()
     await release(site)
     assert site.second.locks == {}
-
-
-async def test_client_whose_brokers_are_gone_with_it_is_forgotten(site, client):
-    for broker in (site.first, site.second):
-        site.holders.drop_broker(broker.address)
-    site.pass_ms(UNLISTED_MS - 1)
-    await release(site, masters=False)
-    assert site.clients() == ["c1"]
-    site.pass_ms(1)
-    await release(site, masters=False)
-    assert (site.holders.holdings, site.clients(), site.second.count(UNLOCK)) == (0, [], 0)

@@ -15,8 +15,7 @@ from offsets.order.events import (
     BrokerLocksReplayed,
     OrderlyGroupsUnreadable,
 )
-from offsets.order.holders import BROKER_LOCK_MS, FRESH_MS
-from offsets.order.service import PAUSED_MS
+from offsets.order.holders import BROKER_LOCK_MS, FRESH_MS, UNCONFIRMED_MS
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +23,6 @@ def _often(monkeypatch):
     """What is repeated is repeated often."""
     monkeypatch.setattr(polling, "LIST_PERIOD_MS", 200)
     monkeypatch.setattr(service, "TICK_MS", 50)
-    monkeypatch.setattr(service, "RELEASE_PERIOD_MS", 100)
 
 
 @pytest.fixture
@@ -138,13 +136,13 @@ async def test_manager_that_does_not_lead_for_a_moment_still_knows_holders_and_l
     assert (paused.clients(), paused.declared.groups) == ([], None)
 
 
-async def test_manager_that_was_paused_learns_its_clients_anew(paused):
-    """No list was requested meanwhile: that a client was not listed does not say that it is lost."""
+async def test_client_that_no_broker_lists_any_more_is_forgotten(paused):
+    paused.disconnect_all()
+    await paused.list_members()
+    paused.pass_ms(UNCONFIRMED_MS - 1)
     paused.order.look()
-    paused.pass_ms(PAUSED_MS)
-    paused.order.look()
-    assert paused.holds("c1")
-    paused.pass_ms(PAUSED_MS + 1)
+    assert paused.clients() == ["c1"]
+    paused.pass_ms(1)
     paused.order.look()
     assert paused.clients() == []
 

@@ -14,7 +14,6 @@ from orderly_builders import (
     a_member,
     a_queue,
     answer,
-    connections,
     held_by,
     listed,
 )
@@ -24,9 +23,8 @@ from offsets.order.holders import (
     CLIENT_VALIDITY_MS,
     CLIENTS_PER_LIST_MAX,
     FRESH_MS,
-    LOST_MS,
     QUEUES_PER_CLIENT_MAX,
-    UNLISTED_MS,
+    UNCONFIRMED_MS,
     Confirmation,
     ConsumerKind,
     Holders,
@@ -36,10 +34,6 @@ from offsets.values import SetName
 
 def names(members):
     return [client_id for _, client_id in members]
-
-
-def lost(holders, now_ms):
-    return [client_id for of, client_id in holders.members() if holders.is_lost(a_member(client_id), now_ms)]
 
 
 # Lists
@@ -62,44 +56,13 @@ def test_list_that_was_requested_before_the_last_one_changes_nothing():
     assert holders.brokers_of(a_member("c1")) == {FIRST}
 
 
-def test_client_is_lost_once_its_broker_has_not_listed_it_for_35_s():
-    holders = listed({FIRST: ["c1"]})
-    holders.record_list(FIRST, ORDERLY, None, 1000)
-    assert lost(holders, LOST_MS) == []
-    holders.record_list(FIRST, ORDERLY, connections("c2"), LOST_MS)
-    assert lost(holders, LOST_MS - 1) == []
-    assert lost(holders, LOST_MS) == ["c1"]
-    holders.forget(a_member("c1"))
-    assert names(holders.members_of(ORDERLY)) == ["c2"]
-    assert holders.is_lost(a_member("c1"), 0)
-
-
-def test_client_that_another_broker_lists_is_not_lost():
-    holders = listed({FIRST: ["c1"], SECOND: ["c1"]})
-    holders.record_list(FIRST, ORDERLY, None, LOST_MS)
-    assert lost(holders, LOST_MS) == []
-    holders.record_list(SECOND, ORDERLY, None, LOST_MS)
-    assert lost(holders, LOST_MS) == ["c1"]
-
-
-def test_broker_that_failed_or_never_had_a_client_does_not_prove_that_it_is_lost():
-    holders = listed({FIRST: ["c1", "c2"]})
+def test_client_is_gone_once_no_broker_has_listed_it_for_90_s():
+    holders = listed({FIRST: ["c1", "c2"], SECOND: ["c2"]})
+    assert not holders.is_gone(a_member("c1"), 10 * UNCONFIRMED_MS)
     holders.drop_broker(FIRST)
-    holders.record_list(SECOND, ORDERLY, connections("c2"), UNLISTED_MS)
-    assert lost(holders, UNLISTED_MS) == []
-    assert not holders.is_unlisted(a_member("c1"), UNLISTED_MS - 1)
-    assert holders.is_unlisted(a_member("c1"), UNLISTED_MS)
-    assert not holders.is_unlisted(a_member("c2"), UNLISTED_MS)
-
-
-def test_client_is_not_forgotten_while_a_long_round_of_lists_goes_on():
-    assert not listed({FIRST: ["c1"]}).is_unlisted(a_member("c1"), 10 * UNLISTED_MS)
-
-
-def test_list_that_was_requested_soon_after_a_client_was_seen_does_not_prove_that_it_is_lost():
-    holders = listed({FIRST: ["c1"]})
-    holders.record_list(FIRST, ORDERLY, None, LOST_MS - 1)
-    assert lost(holders, 10 * LOST_MS) == []
+    assert not holders.is_gone(a_member("c1"), UNCONFIRMED_MS - 1)
+    assert holders.is_gone(a_member("c1"), UNCONFIRMED_MS)
+    assert not holders.is_gone(a_member("c2"), UNCONFIRMED_MS)
 
 
 def test_clients_beyond_the_limits_are_left_out_and_counted(monkeypatch):

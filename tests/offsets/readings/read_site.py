@@ -90,6 +90,9 @@ class Site:
         (status,) = self.readings.statuses()
         return status
 
+    def newest(self):
+        return self.readings.newest()[NAME]
+
 
 def a_broker(broker_id):
     broker = ReadBroker(SET)

@@ -82,7 +82,7 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
             await asyncio.sleep(0.2)
 
     def newest():
-        return readings.statuses()[0].reading
+        return readings.newest().get(NAME)
 
     works = [asyncio.create_task(readings.run()), asyncio.create_task(stay_fresh())]
     with contextlib.suppress(Refused):

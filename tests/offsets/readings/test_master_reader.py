@@ -5,7 +5,7 @@ from fakes.clock import FakeClock
 from read_brokers import Brokers, ReadBroker
 from set_builders import SET, a_master
 
-from offsets.readings.reader import MasterReader, NotReadable, read_replica
+from offsets.readings.reader import MasterReader, NotReadable, read_offsets
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.protocol.errors import BodyError, Refused
 
@@ -36,15 +36,15 @@ async def test_the_end_of_the_log_is_read_before_the_offsets_and_after_them():
     found = await site.read()
 
     assert site.broker.asked[:4] == [28, 43, 28, 1007]
-    assert (found.first_end, found.second_end) == (before, site.broker.end)
+    assert (found.head.first_end, found.head.second_end) == (before, site.broker.end)
     assert found.text == b'"orders@g":{0:1}'
-    assert [row.epoch for row in found.epochs] == [1, 5]
+    assert [row.epoch for row in found.head.epochs] == [1, 5]
 
 
 async def test_a_log_of_which_nothing_is_known_is_asked_for_its_first_messages():
     site = Site()
     found = await site.read(is_log_known=False)
-    assert found.fingerprints[0] == site.broker.message(0)
+    assert found.head.fingerprints[0] == site.broker.message(0)
 
 
 async def test_a_broker_that_started_again_while_it_was_read_is_not():
@@ -67,7 +67,7 @@ async def test_a_restart_between_two_readings_is_another_log():
 
     # Its name is asked for again; where the log ended before says nothing of it.
     assert site.broker.asked.count(26) == 2
-    assert found.fingerprints == ()
+    assert found.head.fingerprints == ()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_a_broker_without_epochs_that_denies_its_options_is_read(epoch):
     site.broker.epochs = None
     site.broker.refused[26] = 16, "no permission"
     found = await site.read()
-    assert found.epochs is None
+    assert found.head.epochs is None
 
 
 async def test_a_busy_broker_is_read_another_time():
@@ -118,13 +118,13 @@ async def test_an_answer_without_offsets_or_without_an_end_of_the_log_is_none(mo
         await site.read()
     monkeypatch.setattr("read_brokers.offsets_body", lambda table: b"{}")
     site = Site()
-    with pytest.raises(BodyError, match="has no offsetTable"):
+    with pytest.raises(BodyError, match="without offsetTable"):
         await site.read()
     with pytest.raises(BodyError, match="without offsetTable"):
-        await read_replica(site.admin, ADDRESS)
+        await read_offsets(site.admin, ADDRESS)
 
 
 async def test_a_log_without_a_file_begins_at_0():
     site = Site()
     site.broker.begin = -1
-    assert (await site.read()).log_begin == 0
+    assert (await site.read()).head.log_begin == 0

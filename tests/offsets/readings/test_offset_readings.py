@@ -33,8 +33,8 @@ async def test_a_master_is_read_once_in_a_period_and_its_replica_after_it(site):
     assert order[:6] == [(1, 28), (1, 26), (1, 43), (1, 28), (1, 1007), (1, 33)]
     assert [row for row in order if row[1] == 43] == [(1, 43), (2, 43)] * 3
     status = site.status()
-    assert (status.is_fresh, status.problem, status.groups) == (True, "", 1)
-    assert status.reading.offset(KEY) == 1
+    assert (status.fresh, status.problem, status.groups) == (True, "", 1)
+    assert site.newest().offset(KEY) == 1
 
 
 async def test_what_a_former_master_had_is_known_once_another_one_is_elected(site):
@@ -62,7 +62,7 @@ async def test_readings_of_the_new_master_say_nothing_of_before(site):
     await site.read(3, offset=1, master=2)
 
     assert site.known() == before
-    assert site.status().reading.master == an_address(2)
+    assert site.newest().master == an_address(2)
     # Its readings are in a file of their own.
     assert len(site.readings.moments(NAME)) == 3
     # To the next master both are former ones.
@@ -83,7 +83,7 @@ async def test_no_repair_goes_by_what_is_behind_the_place_where_logs_part(site, 
     kept = [mark for mark in known.fingerprints if mark.place < place]
     assert list(found.fingerprints) == kept
     assert [*found.fingerprints, *found.lost] == [*known.fingerprints]
-    assert site.status().reading.master_epoch == 6
+    assert site.newest().master_epoch == 6
     # The next master has this log, and the next process knows it too.
     await site.read(2, offset=1, master=2)
     site.promote(1, 7)
@@ -182,7 +182,7 @@ async def test_nothing_counts_that_came_once_another_broker_was_master(site):
     await site.read(2)
     site.brokers[1].before = lambda code: code == 1007 and site.elect(2, 6)
     await site.read()
-    assert site.status().reading.master_epoch == 5
+    assert site.newest().master_epoch == 5
     assert len(site.known().readings) == 2
 
 
@@ -223,11 +223,11 @@ async def test_brokers_that_hang_keep_nobody_waiting(site, monkeypatch):
     for broker in hanging:
         broker.is_down = False
     await site.pass_ms()
-    before = site.readings.statuses()[0].reading
+    before = site.newest()
     await site.read(3)
 
-    assert site.readings.statuses()[0].reading.ended_ms > before.ended_ms
-    assert sum(not status.is_fresh for status in site.readings.statuses()) == 5
+    assert site.newest().ended_ms > before.ended_ms
+    assert sum(not status.fresh for status in site.readings.statuses()) == 5
     measures = {measure.gauge.name: measure.value for measure in site.readings.measures()}
     assert (measures["readings_sets"], measures["readings_stale_sets"]) == (1, 5)
     for broker in hanging:
@@ -310,7 +310,7 @@ async def test_damaged_tables_cost_the_next_process_offsets_and_no_fingerprints(
     again = Site(tmp_path, clock=site.clock)
     await again.readings.load()
     (status,) = again.readings.statuses()
-    assert (status.reading, status.fingerprints) == (None, len(site.readings._sets[NAME].fingerprints))
+    assert (again.readings.newest(), status.fingerprints) == ({}, len(site.readings._sets[NAME].fingerprints))
 
 
 async def test_a_reading_of_any_moment_is_there(site):
@@ -341,7 +341,7 @@ async def test_kinds_of_groups_that_moved_are_in_the_readings(site, monkeypatch)
     await site.read(2, offset=7)
     await asyncio.sleep(0.15)
     await site.read(offset=8)
-    assert site.status().reading.kinds == {"g": GroupKind.PULL}
+    assert site.newest().kinds == {"g": GroupKind.PULL}
 
 
 async def test_a_set_that_is_gone_is_forgotten_but_for_its_files(site):
@@ -363,4 +363,4 @@ async def test_fingerprints_are_thinned_by_their_age(site, monkeypatch):
     assert len(kept) <= 100
     assert sum(newest - mark.unix_ms <= 5 * 60_000 for mark in kept) >= 60
     assert kept == sorted(kept, key=lambda mark: mark.unix_ms)
-    assert GroupTopic("g", "orders") in site.status().reading.offsets
+    assert GroupTopic("g", "orders") in site.newest().offsets

@@ -40,6 +40,20 @@ def test_entries_of_one_table_are_found_among_others():
     assert offsets_text(body, "lmqOffsetTable") is None
 
 
+def test_answer_with_blanks_is_read_as_one_without_them():
+    body = b'{\n\t"offsetTable" : {\n\t\t"orders@g" : {0:5, 1:7\n\t\t}, "bills@g": {0:1}\n\t}\n}'
+    assert offsets_text(body, "offsetTable") == b'"orders@g":{"0":5,"1":7},"bills@g":{"0":1}'
+    with pytest.raises(BodyError):
+        offsets_text(body[:-4], "offsetTable")
+
+
+def test_entries_that_are_not_written_as_usual_are_counted():
+    trail = Trail()
+    for table, left_out in ((ORDERS | {'q\\"@g': {0: 1}, "y@g": "{a:1}"}, 2), (ORDERS, 0), ({}, 0)):
+        trail.take(text_of(table), 0)
+        assert (trail.entries, trail.left_out) == (len(table), left_out)
+
+
 def test_table_without_entries_is_none_and_a_cut_answer_an_error():
     assert text_of({}) == b""
     assert split_entries(b"") == []

@@ -104,7 +104,7 @@ async def test_older_minutes_become_one_for_each_hour_with_its_first_reading(dis
 
 
 async def test_readings_are_kept_for_14_days(disk, monkeypatch):
-    monkeypatch.setattr(module, "READINGS_MAX", MINUTES - 1)
+    monkeypatch.setattr(module, "READINGS_MAX", MINUTES)
     count = MINUTES + HOURS_MAX + 20
     await disk.take(count, step_ms=3_600_000)
     assert len(disk.paths()) == MINUTES + HOURS_MAX
@@ -112,7 +112,7 @@ async def test_readings_are_kept_for_14_days(disk, monkeypatch):
 
 
 async def test_the_set_with_the_most_files_gives_way_where_there_is_no_more_room(tmp_path):
-    disk, small = Disk(tmp_path, bytes_max=12_000), SetName("C", "small")
+    disk, small = Disk(tmp_path, bytes_max=14_000), SetName("C", "small")
     await disk.take(1, name=small)
     await disk.take(60, step_ms=MINUTE_MS)
 
