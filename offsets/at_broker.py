@@ -397,15 +397,15 @@ def fingerprint_of(message: StoredMessage) -> Fingerprint:
     )
 
 
-async def for_all(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:
-    """Do `work` for each item, REQUESTS_MAX at a time."""
+async def for_all(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], at_once: int = REQUESTS_MAX) -> None:
+    """Do `work` for each item, so many at a time."""
     left: Iterator[Item] = iter(items)
 
     async def worker() -> None:
         for item in left:
             await work(item)
 
-    await all_results(worker() for _ in range(REQUESTS_MAX))
+    await all_results(worker() for _ in range(at_once))
 
 
 def _is_on(options: Mapping[str, str], name: str) -> bool:

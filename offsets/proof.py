@@ -96,9 +96,13 @@ class LogProof(NamedTuple):
     problem: str = ""
     #: Epochs say so, of the log of the newest reading.
     is_exact: bool = False
+    #: Without epochs, what lies before this place may be another tail, behind which this log has copied the rest.
+    same_from: int = 0
 
-    def of_run(self, own: Iterable[Fingerprint], *, lasted: bool = False) -> "LogProof":
+    def of_run(self, own: Iterable[Fingerprint], began_at: int = 0, *, lasted: bool = False) -> "LogProof":
         """Return the proof for readings of one run of a master, of which these fingerprints are.
+
+        `began_at` is where the log ended at the first of its readings: what lies behind was written by this master.
 
         Fingerprints of earlier runs may be of another log that has parted from this one unnoticed: a broker that leads
         again has all of its own, whatever others wrote meanwhile. So they prove nothing beyond the last of this run.
@@ -106,8 +110,11 @@ class LogProof(NamedTuple):
         """
         if self.is_exact and lasted:
             return self
-        own_until = max((mark.end for mark in own if mark.end <= self.same_until), default=0)
-        return self._replace(same_until=own_until)
+        seen = [mark for mark in own if mark.end <= self.same_until]
+        return self._replace(
+            same_until=max((mark.end for mark in seen), default=0),
+            same_from=min((mark.place for mark in seen if mark.place >= began_at), default=self.same_until),
+        )
 
     def proves(self, first_end: int) -> bool:
         """Return whether everything below the first end of a reading is in the log of the broker."""

@@ -77,6 +77,14 @@ async def proved_offset(place_of: PlaceOf, wanted: int, first_end: int, second_e
     return Proved(until, "", wanted, at.min_offset)
 
 
+async def begins_behind(place_of: PlaceOf, offset: int, place: int) -> bool:
+    """Return whether the message at an offset, or the first one that has not expired, lies at or behind a place."""
+    at = await place_of(offset)
+    if at is not None and offset < at.min_offset:
+        at = await place_of(at.min_offset)
+    return at is not None and at.place is not None and at.place >= place
+
+
 async def first_behind(place_of: PlaceOf, from_offset: int, place: int) -> int | None:
     """Return the first offset of a queue whose message lies at or behind a place of the log; its end if none does.
 

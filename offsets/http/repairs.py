@@ -38,7 +38,7 @@ class ApplyBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What was done about the offsets of a set after a change of its master."""
 
-    run: int
+    number: int = msgspec.field(name="run")
     cluster: str
     broker_name: str
     #: Of the new master.
@@ -159,23 +159,4 @@ def _queues_view(run: Run, queues: Sequence[RepairedQueue], total: int, next_cur
 
 
 def _run_view(run: Run) -> RepairView:
-    open_queues = [queue for queue in run.queues if queue.outcome is Outcome.WOULD_CHANGE]
-    return RepairView(
-        run=run.number,
-        cluster=run.cluster,
-        broker_name=run.broker_name,
-        address=run.address,
-        master_epoch=run.master_epoch,
-        cause=run.cause,
-        began_unix_ms=run.began_unix_ms,
-        took_ms=run.took_ms,
-        first_write_ms=run.first_write_ms,
-        read_unix_ms=run.read_unix_ms,
-        parted_at=run.parted_at,
-        counts=run.counts,
-        messages_again=sum(queue.messages_again for queue in open_queues),
-        messages_skipped=sum(queue.messages_skipped for queue in open_queues),
-        problem=run.problem,
-        applied_unix_ms=run.applied_unix_ms,
-        applied_by=run.applied_by,
-    )
+    return msgspec.convert(run, RepairView, from_attributes=True)

@@ -21,7 +21,7 @@ from offsets.readings.readings import Readings
 from offsets.restore.lag import GroupLag, LagQueue, LagReader, LagsTooOften
 from offsets.restore.operations import NoSuchOperation, OperationKind, Operations
 from offsets.restore.restorer import AnotherRuns, Change, NoSuchSet, Restored, Restorer, RestoreRefused, Scope
-from offsets.restore.rules import RESTORED_MAX, Options, Status
+from offsets.restore.rules import RESTORED_MAX, Options, RestoredQueue, Status
 from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
 from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX
@@ -196,7 +196,7 @@ class KeptOperationListing(msgspec.Struct, frozen=True, rename="camel"):
     operations: list[KeptOperationView]
 
 
-class LagView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class LagView(msgspec.Struct, frozen=True, rename="camel"):
     """How far a group is in one queue."""
 
     topic: str
@@ -507,28 +507,12 @@ def _answer(done: Restored, body: _Allowed, unused: list[str] | None = None) -> 
 
 
 def _own_view(entry: Entry, old: int | None, status: Status, why: str) -> RestoredView:
-    return RestoredView(
-        group=entry.name.group,
-        topic=entry.name.topic,
-        broker_name=entry.name.broker_name,
-        queue_id=entry.queue_id,
-        status=status,
-        old=old,
-        new=entry.offset,
-        messages_again=None if old is None else max(old - entry.offset, 0),
-        messages_never=None if old is None else max(entry.offset - old, 0),
-        why=why,
+    name = entry.name
+    queue = RestoredQueue(
+        name.cluster, name.broker_name, name.group, name.topic, entry.queue_id, status, old, entry.offset, why
     )
+    return msgspec.convert(queue, RestoredView, from_attributes=True)
 
 
 def _lag_view(lag: GroupLag) -> LagView:
-    return LagView(
-        topic=lag.queue.topic,
-        broker_name=lag.queue.broker_name,
-        queue_id=lag.queue.queue_id,
-        max_offset=lag.max_offset,
-        committed_offset=lag.committed,
-        committed_in=lag.committed_in,
-        lag="unknown" if lag.lag is None else lag.lag,
-        reason=lag.reason,
-    )
+    return LagView(*lag.queue, *lag[1:4], "unknown" if lag.lag is None else lag.lag, lag.reason)

@@ -116,10 +116,8 @@ class RepairRows(Event, frozen=True, kw_only=True):
         yield Count(RUNS, ("incomplete" if self.of.problem else "complete",))
         for outcome, amount in self.of.counts.items():
             yield Count(REPAIRED, (outcome,), amount)
-        open_queues = [queue for queue in self.of.queues if queue.outcome is Outcome.WOULD_CHANGE]
-        if open_queues:
-            yield Count(MESSAGES_AGAIN, (), sum(queue.messages_again for queue in open_queues))
-            yield Count(MESSAGES_SKIPPED, (), sum(queue.messages_skipped for queue in open_queues))
+        yield Count(MESSAGES_AGAIN, (), self.of.messages_again)
+        yield Count(MESSAGES_SKIPPED, (), self.of.messages_skipped)
 
     def rows(self) -> Iterable["RecordedRun"]:
         """Return them."""
@@ -193,7 +191,6 @@ class RecordedChange:
 
 def run_event(run: Run, kind: type[_RunEvent], **more: str) -> _RunEvent:
     """Return what a run tells."""
-    open_queues = [queue for queue in run.queues if queue.outcome is Outcome.WOULD_CHANGE]
     return kind(
         run=run.number,
         broker=run.broker_name,
@@ -205,8 +202,8 @@ def run_event(run: Run, kind: type[_RunEvent], **more: str) -> _RunEvent:
         would_change=run.count(Outcome.WOULD_CHANGE),
         not_proved=run.count(Outcome.NOT_PROVED),
         failed=run.count(Outcome.FAILED),
-        messages_again=sum(queue.messages_again for queue in open_queues),
-        messages_skipped=sum(queue.messages_skipped for queue in open_queues),
+        messages_again=run.messages_again,
+        messages_skipped=run.messages_skipped,
         duration_ms=run.took_ms,
         problem=run.problem or None,
         **more,

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, BrokerOptions, ShownOffsets, for_all
 from offsets.proof import Fingerprint, LogBefore
-from offsets.queue_proof import Proved, first_behind, proved_offset
+from offsets.queue_proof import Proved, begins_behind, first_behind, proved_offset
 from offsets.readings.reading import KnownBefore
 from offsets.repair.rules import (
     LASTED_MS,
@@ -101,7 +101,7 @@ class RepairPass:
         self._log: BrokerLog | None = None
         #: From where on messages that were read before are not in its log; None: no loss is known.
         self.lost_from: int | None = None
-        #: A message that was read before is in its log.
+        #: A message of the log that was read last is in its log.
         self.is_known_log = False
         self._before: Before | None = None
         #: Fingerprints that the log of this process has shown.
@@ -132,16 +132,14 @@ class RepairPass:
         newest = self._known.readings[-1]
         before = LogBefore(self._known.fingerprints, newest.second_end, newest.epochs)
         proof = await self._at.prove(before, log.now, self._seen)
-        self.lost_from, same_until = proof.parted_at, proof.same_until
-        if self.lost_from is not None and not same_until:
-            before = LogBefore(self._known.lost, 0, None)
-            same_until = (await self._at.prove(before, log.now, self._seen)).same_until
-            # It may be a log from before the one that was read last, which goes on there.
-            proof = proof._replace(parted_at=same_until or self.lost_from)
-        self.is_known_log = bool(same_until)
+        self.lost_from, self.is_known_log = proof.parted_at, bool(proof.same_until)
+        if self.lost_from is not None and not self.is_known_log:
+            # It may be a log from before the one that was read last, which goes on behind what matches of it.
+            older = await self._at.prove(LogBefore(self._known.lost, 0, None), log.now, self._seen)
+            proof = proof._replace(parted_at=older.same_until or self.lost_from)
         own = [reading for reading in self._known.readings if reading.run == newest.run]
         marks = [reading.fingerprint for reading in own if reading.fingerprint is not None]
-        proof = proof.of_run(marks, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)
+        proof = proof.of_run(marks, own[0].first_end, lasted=self._changed_ms - newest.ended_ms <= LASTED_MS)
         self._before = Before(self._known, proof, self._changed_ms)
         return log
 
@@ -237,7 +235,7 @@ class RepairPass:
         before = self.before
         queue = QueueNow(key, shown, members, None, None)
         if may_push(before, key, shown) and members.kind is GroupKind.PULL and not before.pops(key.group):
-            queue = queue._replace(proved=await self._prove(key))
+            queue = queue._replace(proved=await self._prove(key, shown or 0))
         if before.proof.parted_at is not None:
             parted_at = await self._parted_at(key, ahead_of(before, queue), before.proof.parted_at)
             queue = queue._replace(parted_at=parted_at)
@@ -248,19 +246,17 @@ class RepairPass:
         )
         return decide(before, queue, broker)
 
-    async def _prove(self, key: QueueKey) -> Proved:
+    async def _prove(self, key: QueueKey, shown: int) -> Proved:
         reading, saved = self.before.reading, self.before.saved(key)
         assert reading is not None, "only what may be pushed is proved"
         assert saved is not None, "only what may be pushed is proved"
+        place_of, same_from = partial(self._at.place, key.topic, key.queue_id), self.before.proof.same_from
+        if same_from and not await begins_behind(place_of, shown, same_from):
+            return Proved(None, "it would pass over messages from before the last master led, which no epochs prove")
         looks = self._looks[key.topic, key.queue_id]
         # Behind the proved part of the log another message may lie where there was one.
         was_there = max(reading.first_end, min(reading.second_end, self.before.proof.same_until))
-        prove = partial(
-            proved_offset,
-            partial(self._at.place, key.topic, key.queue_id),
-            first_end=reading.first_end,
-            second_end=was_there,
-        )
+        prove = partial(proved_offset, place_of, first_end=reading.first_end, second_end=was_there)
         async with looks.turn:
             if looks.proved is None:
                 looks.proved = await prove(max(looks.highest, saved))

@@ -11,6 +11,8 @@ only if all of this holds; what would need a second proof is reported:
   had changed that before: it has only not copied since. Whatever else changed it is newer.
 - The group pulls: all its members say so now. Below the offset of a group that pops lie messages that nobody has
   acknowledged. Where a member holds the queue, the offset is raised no further than that member is.
+- Without epochs, all messages that it would pass over lie behind a message that this last master wrote: a replica that
+  had led before may have kept a tail of its own below.
 - The message before the offset lies below the first end of that reading (`queue_proof.proved_offset`), so it is no
   message of a topic that was made anew since.
 

@@ -85,6 +85,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """The set."""
         return SetName(self.cluster, self.broker_name)
 
+    @property
+    def messages_again(self) -> int:
+        """Messages of queues that would change: see there."""
+        return sum(queue.messages_again for queue in self.queues if queue.outcome is Outcome.WOULD_CHANGE)
+
+    @property
+    def messages_skipped(self) -> int:
+        """Messages of queues that would change: see there."""
+        return sum(queue.messages_skipped for queue in self.queues if queue.outcome is Outcome.WOULD_CHANGE)
+
     def count(self, *outcomes: Outcome) -> int:
         """Return how many queues have one of these outcomes."""
         return sum(self.counts.get(outcome.value, 0) for outcome in outcomes)

@@ -5,9 +5,9 @@ are read before the ends of queues.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, for_all
 from offsets.queue_proof import QueueEnds
@@ -15,9 +15,7 @@ from offsets.restore.restorer import RestoreRefused
 from offsets.sets.followed import FollowedSet
 from remoting.admin.client import AdminClient
 from remoting.admin.groups import GroupConnections, connections_of_group
-from remoting.background_tasks import all_results
 from remoting.clock import Clock
-from remoting.protocol.topic_kinds import TopicKind, kind_of
 
 #: Queues that one answer lists, and topics of one group.
 QUEUES_MAX: Final = 10_000
@@ -29,9 +27,6 @@ BROKERS_MAX: Final = 4
 #: So many lags are read one after the other without a pause, and one more after each period.
 LAGS_MAX: Final = 20
 PERIOD_MS: Final = 1000
-#: So many queues behind the last one that is known are looked for, and so many in all.
-_HIDDEN_PROBED: Final = 2
-_HIDDEN_MAX: Final = 256
 
 _BROADCASTS: Final = "broadcasting: each member keeps its own offsets, on its own host"
 _NO_OFFSET: Final = "the group has stored no offset: it begins where its policy for new groups says"
@@ -128,12 +123,13 @@ class LagReader:
                 brokers.append(_LagBroker(at, group, topic, managed))
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_S):
-                await _each(brokers, _LagBroker.read_offsets)
+                await for_all(brokers, _LagBroker.read_offsets, BROKERS_MAX)
                 topics = sorted({queue.topic for queue in managed}.union(*(broker.topics() for broker in brokers)))
                 if len(topics) > TOPICS_MAX:
                     raise RestoreRefused(f"The group has more than {TOPICS_MAX} topics: name one.")
                 # A group may have no offset yet on a broker whose queues it consumes.
-                await _each([broker for broker in brokers if broker.is_read], lambda broker: broker.read_ends(topics))
+                read = [broker for broker in brokers if broker.is_read]
+                await for_all(read, lambda broker: broker.read_ends(topics), BROKERS_MAX)
         unavailable |= {broker.name: broker.problem for broker in brokers if broker.problem}
         broadcasts = any(broker.members is not None and broker.members.is_broadcasting for broker in brokers)
         answered = [broker for broker in brokers if not broker.problem]
@@ -195,10 +191,7 @@ class _LagBroker:
         async def read(topic: str) -> None:
             here = [queue.queue_id for queue in self._managed if (queue.topic, queue.broker_name) == (topic, self.name)]
             try:
-                ends = await self._at.topic_ends(topic, {*here, *self._offsets.get(topic, ())})
-                if ends and kind_of(topic, (self.name,)) is TopicKind.NORMAL:
-                    ends |= await self._hidden(topic, max(ends) + 1)
-                self._ends[topic] = ends
+                self._ends[topic] = await self._at.topic_ends(topic, {*here, *self._offsets.get(topic, ())})
             except BROKER_FAILURES as error:
                 self._ends[topic] = f"the ends of topic {topic} are not known: {error}"
 
@@ -219,32 +212,3 @@ class _LagBroker:
                 if topic in self._unreadable:
                     why = "the offsets of the group in the table of the broker are not readable"
                 yield lag_in(queue, self._offsets.get(topic, {}).get(queue_id), "broker", ends.get(queue_id), why)
-
-    async def _hidden(self, topic: str, first: int) -> dict[int, QueueEnds]:
-        """Return queues that hold messages and are not listed, as after a shrink by hand.
-
-        They are found by 321, which makes none that is not there.
-        """
-        found: dict[int, QueueEnds] = {}
-        last = first + _HIDDEN_PROBED
-        for queue_id in range(first, first + _HIDDEN_MAX):
-            if queue_id == last:
-                break
-            if await self._at.place(topic, queue_id, 0) is None:
-                continue
-            ends = await self._at.queue_ends(topic, queue_id)
-            last = queue_id + 1 + _HIDDEN_PROBED
-            if ends is not None and ends.max_offset > ends.min_offset:
-                found[queue_id] = ends
-        return found
-
-
-async def _each(brokers: Iterable["_LagBroker"], work: Callable[["_LagBroker"], Coroutine[Any, Any, None]]) -> None:
-    """Do `work` for each broker, BROKERS_MAX at a time."""
-    left = iter(brokers)
-
-    async def worker() -> None:
-        for broker in left:
-            await work(broker)
-
-    await all_results(worker() for _ in range(BROKERS_MAX))

@@ -94,7 +94,7 @@ def _offline_pulls():
 
 def _any_run():
     """Fingerprints of other runs prove a reading."""
-    return [mock.patch.object(LogProof, "of_run", lambda self, own, **_: self)]
+    return [mock.patch.object(LogProof, "of_run", lambda self, *_, **__: self)]
 
 
 def _no_check():

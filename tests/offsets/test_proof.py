@@ -204,6 +204,7 @@ class BrokerSet:
     def __init__(self, steps, kept, has_epochs):
         self.logs, self.master, self.epoch, self.number = [Log(), Log()], 0, 1, 0
         self.has_epochs = has_epochs
+        self.run_began = 0
         self.logs[0].list_epoch(1, 0)
         for step, amount in steps:
             getattr(self, step)(amount)
@@ -211,6 +212,9 @@ class BrokerSet:
         self.read = [*self.before.messages], [*self.before.epochs], self.before.end
         taken = [each for each in self.before.messages if each.place >= self.before.begin]
         self.fingerprints = [fingerprint_of(each) for each, is_kept in zip(taken, kept, strict=False) if is_kept]
+        # The first reading of a run may take a message from before it.
+        self.began_at, earlier = self.run_began, [mark for mark in self.fingerprints if mark.place < self.run_began]
+        self.own = earlier[-1:] + [mark for mark in self.fingerprints if mark.place >= self.began_at]
 
     def write(self, count):
         log = self.logs[self.master]
@@ -228,7 +232,8 @@ class BrokerSet:
 
     def elect_again(self, _=0):
         self.epoch += 1
-        self.logs[self.master].list_epoch(self.epoch, self.logs[self.master].end)
+        self.run_began = self.logs[self.master].end
+        self.logs[self.master].list_epoch(self.epoch, self.run_began)
 
     def no_master(self, _):
         self.epoch += 1
@@ -290,16 +295,19 @@ def test_a_proof_never_claims_more_than_the_bytes_show(steps, after, refilled, k
     brokers.elect_other()
     brokers.write(refilled)
     found, parts_at, read_end = brokers.prove(), brokers.common_end(), brokers.read[2]
-    begin = brokers.logs[brokers.master].begin
+    log = brokers.logs[brokers.master]
 
+    for lasted in (False, True):
+        proof = found.of_run(brokers.own, brokers.began_at, lasted=lasted)
+        # What has expired is not skipped.
+        claimed = range(max(proof.same_from, log.begin), min(proof.same_until, read_end))
+        assert all(log.look(each.place) == fingerprint_of(each) for each in brokers.read[0] if each.place in claimed)
+    if found.problem:
+        assert (found.same_until, found.parted_at) == (0, None)
     # A replica kept messages of its own, and copies what comes behind them.
     assume(brokers.can_show(parts_at))
-    # What has expired is not skipped.
-    parts_at = max(parts_at, begin)
-    assert min(found.same_until, read_end) <= parts_at
+    parts_at = max(parts_at, log.begin)
     if found.parted_at is not None:
         assert found.parted_at <= parts_at
     if any(parts_at <= each.place for each in brokers.fingerprints):
         assert found.parted_at is not None
-    if found.problem:
-        assert (found.same_until, found.parted_at) == (0, None)
