@@ -31,7 +31,6 @@ from servers import REPOSITORY, Stolen
 
 sys.path.insert(0, str(REPOSITORY))
 
-from offsets.readings.events import ReadingEnded
 from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster, SetMember
 from offsets.sets.following import Following
@@ -41,7 +40,7 @@ from remoting.clock import SystemClock
 from remoting.protocol.codes import BrokerRequestCode, RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import decode, encode
-from serving.telemetry.events import Event
+from serving.telemetry.events import Counted, Event
 
 BROKERS: Final = 100
 KEYS: Final = 1_000
@@ -165,7 +164,7 @@ class Tally(Counter[str]):
 
     def emit(self, event: Event) -> None:
         """Count an event."""
-        self[event.result if isinstance(event, ReadingEnded) else type(event).__name__] += 1
+        self[event.count.labels[0] if isinstance(event, Counted) else type(event).__name__] += 1
 
 
 async def read(ports: list[int], seconds: float, folder: Path) -> None:

@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from offsets.lead import Lead, StoreCalled, StoreCallsAnswered, StoreCallsFailing
+from offsets.lead import STORE_CALLS, Lead, StoreCallsAnswered, StoreCallsFailing
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.clock import Clock
-from serving.telemetry.events import Event
+from serving.telemetry.events import Count, Counted, Event
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
 from store.etcd.client import EtcdClient, EtcdOptions, System
 from store.etcd.keys import Keys
@@ -38,7 +38,7 @@ class EtcdCalls(StoreObserver):
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:  # noqa: ARG002  # as StoreObserver has it
         """Count one call."""
-        self._on_loop(partial(self._emit, StoreCalled(operation=kind, result=result)))
+        self._on_loop(partial(self._emit, Counted(count=Count(STORE_CALLS, (kind, result)))))
 
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Tell that calls fail."""

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from remoting.clock import Clock
 from serving.http.views import Unavailable
 from serving.logging.events import Level
-from serving.telemetry.events import Count, Counter, Event, Gauge, Measure
+from serving.telemetry.events import Counter, Event, Gauge, Measure
 from store.store import ControllerMember, VersionedEntry
 
 ROLE: Final = Gauge("role", "0 following, 1 loading, 2 leading: only the leader answers clients.")
@@ -25,9 +25,7 @@ STORE_CALLS: Final = Counter("store_calls", "Calls to etcd, by operation and res
 class ManagerLeads(Event, frozen=True, kw_only=True):
     """This offset manager leads: it answers clients, and only it writes to brokers."""
 
-    def counted(self) -> tuple[Count, ...]:
-        """Return what it counts."""
-        return (Count(LEADER_CHANGES),)
+    counter = LEADER_CHANGES
 
 
 class ManagerFollows(Event, frozen=True, kw_only=True):
@@ -35,11 +33,8 @@ class ManagerFollows(Event, frozen=True, kw_only=True):
 
     level = Level.WARNING
     advice = "None if another one leads; otherwise check etcd."
+    counter = LEADER_CHANGES
     leader: str | None
-
-    def counted(self) -> tuple[Count, ...]:
-        """Return what it counts."""
-        return (Count(LEADER_CHANGES),)
 
 
 class StorePutBack(Event, frozen=True, kw_only=True):
@@ -47,18 +42,6 @@ class StorePutBack(Event, frozen=True, kw_only=True):
 
     level = Level.ERROR
     advice = "Find out who restored etcd."
-
-
-class StoreCalled(Event, frozen=True, kw_only=True):
-    """A call to etcd ended."""
-
-    level = None
-    operation: str
-    result: str
-
-    def counted(self) -> tuple[Count, ...]:
-        """Return what it counts."""
-        return (Count(STORE_CALLS, (self.operation, self.result)),)
 
 
 class StoreCallsFailing(Event, frozen=True, kw_only=True):

@@ -24,31 +24,6 @@ FLUSHES: Final = Timer("flush_duration_seconds", "Duration of writes to etcd.")
 _NAMES_MAX: Final = 10
 
 
-class Counted(Event, frozen=True, kw_only=True):
-    """Something is only counted."""
-
-    level = None
-    counter: Counter
-    amount: int = 1
-
-    def counted(self) -> Iterator[Count]:
-        """Count it."""
-        yield Count(self.counter, (), self.amount)
-
-
-class EntriesDecided(Event, frozen=True, kw_only=True):
-    """Entries of a request have their results."""
-
-    level = None
-    operation: str
-    #: How many entries have each status.
-    statuses: tuple[tuple[str, int], ...]
-
-    def counted(self) -> Iterator[Count]:
-        """Count them by status."""
-        return (Count(RESULTS, (self.operation, status), number) for status, number in self.statuses)
-
-
 class OffsetsLoaded(Event, frozen=True, kw_only=True):
     """This offset manager has loaded all offsets and answers for them."""
 

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from offsets.commits.events import EntriesDecided, OffsetsLoaded, OffsetsLoadFailed, changed_by_operator
+from offsets.commits.events import RESULTS, OffsetsLoaded, OffsetsLoadFailed, changed_by_operator
 from offsets.commits.rules import Decision, Entry, Result, Writer, decide_commit, decide_deletion, decide_reset
 from offsets.commits.stored import Change, RowName, StoredOffset
 from offsets.commits.table import LOADING, OffsetTable, Page, Scope
 from offsets.lead import Lead
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
-from serving.telemetry.events import Event, Gauge, Measure
+from serving.telemetry.events import Count, Counted, Event, Gauge, Measure
 from store.store import Deposed, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
@@ -189,5 +189,5 @@ class OffsetService:
             await store(decision.changes)
         if not self._lead.is_leading() or self._lead.term != term:
             raise OutcomeUnknown("this offset manager ceased to lead meanwhile: repeat the request")
-        statuses = Counter([result.status for result in decision.results])
-        self._emit(EntriesDecided(operation=operation, statuses=tuple(statuses.items())))
+        for status, number in Counter([result.status for result in decision.results]).items():
+            self._emit(Counted(count=Count(RESULTS, (operation, status), number)))

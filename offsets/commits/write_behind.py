@@ -22,7 +22,6 @@ from offsets.commits.events import (
     COMMITS_REFUSED,
     FLUSH_FAILURES,
     CommitsRefused,
-    Counted,
     FlushFailed,
     FlushRecovered,
     ForeignKeyFound,
@@ -37,7 +36,7 @@ from offsets.commits.stored import Change, RowName, StoredOffset, encoded_row, i
 from offsets.commits.table import OffsetTable
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
-from serving.telemetry.events import Event
+from serving.telemetry.events import Count, Counted, Event
 from store.store import Deposed, OutcomeUnknown, StoreError
 
 #: Rows that are encoded and sent together: some milliseconds of the event loop.
@@ -270,7 +269,7 @@ class WriteBehind:
         if lacking + len(changes) > self._dirty_max:
             lacking += sum(queue_id not in self._dirty.get(name, ()) for name, queue_id, _, _ in changes)
             if lacking > self._dirty_max:
-                self._emit(Counted(counter=COMMITS_REFUSED))
+                self._emit(Counted(count=Count(COMMITS_REFUSED)))
                 if not self._is_refusing:
                     self._emit(CommitsRefused(dirty_keys=self.dirty_keys))
                 self._is_refusing = True
@@ -332,7 +331,7 @@ class WriteBehind:
 
     def _failed(self, error: StoreError) -> None:
         self.last_error = str(error)
-        self._emit(Counted(counter=FLUSH_FAILURES))
+        self._emit(Counted(count=Count(FLUSH_FAILURES)))
         if not self._failures:
             self._emit(FlushFailed(error=str(error)))
         self._failures += 1

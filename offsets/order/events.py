@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from history.offset_families import LOCK_EVENT
 from history.rows import BrokerRef, Record
@@ -43,7 +43,30 @@ QUERY_FAILURES: Final = Counter(
 )
 
 
-class BrokerLockOverlap(Event, frozen=True, kw_only=True):
+class _OfOverlap(Event, frozen=True, kw_only=True):
+    """An overlap begins or ends."""
+
+    level: ClassVar[Level | None] = None
+    event_type: ClassVar[str]
+    cluster: str
+    group: str
+    topic: str
+    broker: str
+    queue_id: int
+    clients: tuple[str, str]
+
+    def rows(self) -> Iterator[Record]:
+        """Return its row."""
+        columns: dict[str, object] = {"clients": [name[:_TEXT_MAX] for name in self.clients]}
+        columns |= {
+            name: getattr(self, name)
+            for name in ("group", "topic", "queue_id", "reason", "duration_ms")
+            if name in self.__struct_fields__
+        }
+        yield Record(LOCK_EVENT, self.event_type, BrokerRef(self.cluster, self.broker), columns)
+
+
+class BrokerLockOverlap(_OfOverlap, frozen=True, kw_only=True):
     """Two clients of an orderly group hold the same queue at once: messages come twice, and out of order."""
 
     level = Level.WARNING
@@ -51,43 +74,17 @@ class BrokerLockOverlap(Event, frozen=True, kw_only=True):
         "After a failover it ends by itself within 30 s, and `lockReplay` prevents it. Otherwise look for two clients "
         "with one id, and for a tool that unlocks queues of others. See `/v1/locks/overlaps`."
     )
-    cluster: str
-    group: str
-    topic: str
-    broker: str
-    queue_id: int
-    clients: tuple[str, str]
-
-    def counted(self) -> Iterator[Count]:
-        """Count the overlap."""
-        yield Count(OVERLAPS_FOUND)
-
-    def rows(self) -> Iterator[Record]:
-        """Return its row."""
-        yield _overlap_row("overlap_began", self)
+    counter = OVERLAPS_FOUND
+    event_type = "overlap_began"
 
 
-class BrokerLockOverlapEnded(Event, frozen=True, kw_only=True):
+class BrokerLockOverlapEnded(_OfOverlap, frozen=True, kw_only=True):
     """One of the two does not hold the queue any more: it `released` it, its lock `expired`, or it is `lost`."""
 
-    cluster: str
-    group: str
-    topic: str
-    broker: str
-    queue_id: int
-    clients: tuple[str, str]
+    level = Level.INFO
+    event_type = "overlap_ended"
     reason: str
     duration_ms: int
-
-    def rows(self) -> Iterator[Record]:
-        """Return its row."""
-        yield _overlap_row("overlap_ended", self, reason=self.reason, duration_ms=self.duration_ms)
-
-
-def _overlap_row(event_type: str, event: BrokerLockOverlap | BrokerLockOverlapEnded, **more: object) -> Record:
-    columns = {"group": event.group, "topic": event.topic, "queue_id": event.queue_id, **more}
-    clients = [name[:_TEXT_MAX] for name in event.clients]
-    return Record(LOCK_EVENT, event_type, BrokerRef(event.cluster, event.broker), {**columns, "clients": clients})
 
 
 class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
@@ -141,16 +138,6 @@ class BrokerLocksReleased(Event, frozen=True, kw_only=True):
     def counted(self) -> Iterator[Count]:
         """Count the locks."""
         yield Count(RELEASED, amount=self.queues)
-
-
-class HolderSilent(Event, frozen=True, kw_only=True):
-    """A client has not answered in time, or not readably."""
-
-    level = None
-
-    def counted(self) -> Iterator[Count]:
-        """Count the query."""
-        yield Count(QUERY_FAILURES)
 
 
 class OrderlyGroupsUnreadable(Event, frozen=True, kw_only=True):

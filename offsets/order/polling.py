@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from offsets.order.events import HolderSilent
+from offsets.order.events import QUERY_FAILURES
 from offsets.order.holders import UNCONFIRMED_MS, Confirmation, GroupQueue, Holders, Member, OrderlyGroup
 from offsets.order.overlaps import Overlaps, suspects
 from offsets.order.poll_plan import RATE_MAX, WAITED_FOR_MAX, PollPlan
@@ -19,7 +19,7 @@ from remoting.background_tasks import BackgroundTasks, start_task
 from remoting.client import Requester
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, NotSent, Refused
-from serving.telemetry.events import Event
+from serving.telemetry.events import Count, Counted, Event
 
 #: How often due clients are looked for.
 TICK_MS: Final = 500
@@ -152,7 +152,7 @@ class HolderPolling:
             consumer = await self._clients.call(address, request, before_send)
         except (InvokeTimeout, BodyError):
             self.plan.silent(member, address, sent_ms, self._clock.now_ms())
-            self._emit(HolderSilent())
+            self._emit(Counted(count=Count(QUERY_FAILURES)))
             return False
         except (Refused, NotSent):
             # Refused: not connected to this broker, or no longer.

@@ -3,7 +3,7 @@
 from typing import Final
 
 from serving.logging.events import Level
-from serving.telemetry.events import Count, Counter, Event, Gauge
+from serving.telemetry.events import Counter, Event, Gauge
 
 READ: Final = Counter("readings", "Readings of masters, by result.", ("result",), known=(("read",), ("failed",)))
 SETS_READ: Final = Gauge("readings_sets", "Broker sets with a reading of their master within the last three periods.")
@@ -20,17 +20,6 @@ class MasterNotRead(Event, frozen=True, kw_only=True):
     broker: str
     addr: str
     problem: str
-
-
-class ReadingEnded(Event, frozen=True, kw_only=True):
-    """A reading came to its end; counted alone."""
-
-    level = None
-    result: str
-
-    def counted(self) -> tuple[Count, ...]:
-        """Return what it counts."""
-        return (Count(READ, (self.result,)),)
 
 
 class ReplicaCopiesNothing(Event, frozen=True, kw_only=True):

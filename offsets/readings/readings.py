@@ -22,11 +22,11 @@ import msgspec
 from offsets.proof import Fingerprint, LogBefore
 from offsets.readings.events import (
     FILE_BYTES,
+    READ,
     REPLICAS_IDLE,
     SETS_READ,
     SETS_STALE,
     MasterNotRead,
-    ReadingEnded,
     ReplicaCopiesNothing,
 )
 from offsets.readings.files import ReadingFiles
@@ -48,7 +48,7 @@ from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.telemetry.events import Event, Measure
+from serving.telemetry.events import Count, Counted, Event, Measure
 
 #: Readings this old may be pushed: those of the last minute.
 MINUTE_MS: Final = 60_000
@@ -336,13 +336,13 @@ class Readings:
                 return
             self._take(found, master, answer)
             found.problem = ""
-            self._emit(ReadingEnded(result="read"))
+            self._emit(Counted(count=Count(READ, ("read",))))
         except FAILURES as error:
             if not found.problem:
                 name = master.set_name.broker_name
                 self._emit(MasterNotRead(broker=name, addr=master.address, problem=str(error)))
             found.problem = str(error)
-            self._emit(ReadingEnded(result="failed"))
+            self._emit(Counted(count=Count(READ, ("failed",))))
             return
         finally:
             found.is_under_way = False

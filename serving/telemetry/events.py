@@ -100,10 +100,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     advice: ClassVar[str] = "Nothing."
     #: A change by request: its line is written at every log level.
     audit: ClassVar[bool] = False
+    #: Counts each of its kind.
+    counter: ClassVar[Counter | None] = None
 
     def counted(self) -> Iterable[Count]:
         """Return what it counts."""
-        return ()
+        return () if self.counter is None else (Count(self.counter),)
 
     def observed(self) -> Iterable[Observation]:
         """Return how long it took."""
@@ -126,6 +128,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
             advice=cls.advice,
             audit=cls.audit,
         )
+
+
+class Counted(Event, frozen=True, kw_only=True):
+    """Something that is only counted."""
+
+    level = None
+    count: Count
+
+    def counted(self) -> tuple[Count]:
+        """Return it."""
+        return (self.count,)
 
 
 class Declared(NamedTuple):

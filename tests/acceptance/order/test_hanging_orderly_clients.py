@@ -9,9 +9,9 @@ from orderly_builders import CLUSTER
 from peers.waiting import wait_until
 from peers.wire import SUCCESS, Caller
 
-from offsets.order.events import HolderSilent
 from offsets.order.holders import Member, OrderlyGroup
 from offsets.order.poll_plan import WAITED_FOR_MAX
+from serving.telemetry.events import Counted
 
 pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(600)]
 
@@ -44,7 +44,7 @@ def test_broker_of_many_clients_that_hang_still_answers(lone):
         await asyncio.gather(*(manager.polling.confirm(Member(ORDERLY, client_id)) for client_id in ids))
 
     manager.run(confirm_all())
-    queried = len(manager.told(HolderSilent))
+    queried = len(manager.told(Counted))
     assert 0 < queried < 2 * WAITED_FOR_MAX
     began = time.perf_counter()
     assert Caller(address).request(GET_MEMBERS, {"consumerGroup": GROUP}).code == SUCCESS

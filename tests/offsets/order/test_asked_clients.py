@@ -10,10 +10,10 @@ from fakes.orderly_broker import MEMBERS, RUNNING, OrderlyClient
 from orderly_builders import CLUSTER, ORDERLY, a_group_queue, a_member
 
 from offsets.order import polling
-from offsets.order.events import QUERY_FAILURES, BrokerLockOverlap, BrokerLockOverlapEnded, HolderSilent
+from offsets.order.events import QUERY_FAILURES, BrokerLockOverlap, BrokerLockOverlapEnded
 from offsets.order.holders import UNCONFIRMED_MS, OrderlyGroup
 from offsets.order.poll_plan import WAITED_FOR_MAX
-from serving.telemetry.events import Count
+from serving.telemetry.events import Count, Counted
 
 OTHERS = [OrderlyGroup(CLUSTER, name) for name in ("g2", "g3")]
 
@@ -117,7 +117,7 @@ async def test_client_that_hangs_delays_no_other_one(site):
     assert all(await asyncio.gather(*(confirm(site, f"c{number}") for number in range(20))))
     assert not silent.done()
     assert await silent is False
-    (event,) = site.told(HolderSilent)
+    (event,) = site.told(Counted)
     assert list(event.counted()) == [Count(QUERY_FAILURES)]
     # It is left alone for a time.
     assert await confirm(site, "hangs") is False
@@ -131,7 +131,7 @@ async def test_clients_that_hang_together_take_few_threads_of_their_broker(site)
     await site.list_members(site.first)
     assert not any(await asyncio.gather(*(confirm(site, name) for name in names)))
     # When the first ones are given up, further ones get their turns.
-    assert WAITED_FOR_MAX <= site.first.count(RUNNING) == len(site.told(HolderSilent)) < 2 * WAITED_FOR_MAX
+    assert WAITED_FOR_MAX <= site.first.count(RUNNING) == len(site.told(Counted)) < 2 * WAITED_FOR_MAX
 
 
 async def test_client_is_asked_through_another_broker_if_the_first_does_not_have_it_or_is_gone(site):
@@ -158,7 +158,7 @@ async def test_unreadable_answer_is_no_answer(site):
     site.connect("c1", OrderlyClient(0)).running = lambda: b'{"mqTable":{"no queue":{}}}'
     await site.list_members()
     assert not await confirm(site, "c1")
-    assert len(site.told(HolderSilent)) == 1
+    assert len(site.told(Counted)) == 1
 
 
 async def test_two_holders_of_one_queue_are_found_at_once_and_told_until_one_has_lost_it(site):
