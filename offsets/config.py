@@ -199,7 +199,7 @@ class OffsetManagerConfig(ServerConfig):
             "set is always kept.",
             _READS,
         ),
-    ] = 1 << 30
+    ] = 4 << 30
     #: Read by order/.
     lock_replay: Annotated[
         LockReplayMode,

@@ -13,7 +13,7 @@ from rmq.commands.table import COMMANDS
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "offsets.md"
 _EXAMPLE = re.compile(r"```sh\n(curl[^`]*)```\n\n```json\n([^`]*)```")
-_COMMAND = re.compile(r"rmq (offsets|group) ([a-z]+)")
+_COMMAND = re.compile(r"rmq (offsets|group) ([a-z-]+)")
 
 
 def test_the_page_names_the_last_queue_id() -> None:

@@ -56,8 +56,10 @@ async def list_holders(session: OperatorSession, group: str, cluster: str) -> No
         session.note(
             f"{group} is not declared orderly, so its clients are not asked: rmq offsets declare-orderly {group}"
         )
+    elif found[0].kind == "concurrent":
+        session.note(f"a client is not orderly, so no lock is replayed: rmq offsets undeclare {group}")
     else:
-        session.note(f"{found[0].members} clients; {found[0].kind}")
+        session.note(f"clients of {group} that brokers list: {found[0].members}")
 
 
 @click.command("declare-orderly", cls=ChangeCommand)

@@ -29,7 +29,10 @@ async def show_repairs(session: OperatorSession, run: int | None) -> None:
     """List what was decided after masters changed, the newest first, or the queues of one run that were not right."""
     if run is not None:
         found = await _queues(session, run)
-        session.show([queue for page in found for queue in page.queues], RepairedRow)
+        rows = [queue for page in found for queue in page.queues]
+        session.show(rows, RepairedRow)
+        if not rows and not found[0].run.problem:
+            session.note(f"all queues of run {run} were right already")
         if problem := found[0].run.problem:
             session.note(problem)
         return
@@ -38,7 +41,7 @@ async def show_repairs(session: OperatorSession, run: int | None) -> None:
         await check_follows(session)
     session.show(listed.runs, RepairRow)
     if listed.running:
-        session.note(f"under way: {listed.running}")
+        session.note(f"{listed.running} repairs are under way: for two minutes members that come back are looked for")
 
 
 @click.command("repair", cls=ChangeCommand)
