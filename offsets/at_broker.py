@@ -213,10 +213,9 @@ class AtBroker:
 
     async def shown(self) -> ShownOffsets:
         """Return its offsets (43); others run in between. Raises as AdminClient.call."""
-        reader = (await self.call(all_offsets())).reader()
+        entries = (await self.call(all_offsets())).entries()
         offsets: dict[GroupTopic, dict[int, int]] = {}
         unreadable = set[GroupTopic]()
-        entries = iter(reader.next_entry, None)
         while part := list(islice(entries, SLICE_ENTRIES)):
             for entry in part:
                 topic, _, group = entry.key.partition(OFFSET_KEY_SEPARATOR.encode())

@@ -17,10 +17,8 @@ from remoting.protocol.errors import BodyError
 from remoting.protocol.object_keys import with_quoted_keys
 from remoting.protocol.shapes.broker_admin import (
     BROADCAST_SUFFIX,
-    LMQ_OFFSET_TABLE,
     OFFSET_KEY_SEPARATOR,
     OFFSET_TABLE,
-    PULL_OFFSET_TABLE,
 )
 
 #: Entries that are looked at before the caller is let go on with something else: about a millisecond.
@@ -32,17 +30,8 @@ _COLON: Final = re.compile(rb"\s*+:\s*+\{")
 #: Text of a string.
 _IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
 #: Offsets by queue id, or the offset of a light message queue.
-_ENTRY: Final = re.compile(rb'\s*+("(%b)"\s*+:\s*+(\{[^{}]*+\}|-?[0-9]++))\s*+([,}])' % _IN_STRING, re.DOTALL)
+_ENTRY: Final = re.compile(rb'\s*+"(%b)"\s*+:\s*+(\{[^{}]*+\}|-?[0-9]++)\s*+([,}])' % _IN_STRING, re.DOTALL)
 _EMPTY: Final = re.compile(rb"\s*+\}")
-#: A slice of text that opens and closes no object but those without objects inside.
-_FLAT: Final = re.compile(
-    rb'(?:[^"{}]++|"%b"(?:\s*+:\s*+\{[^"{}]*+\})?+|\{[^"{}]*+\}){0,%d}+' % (_IN_STRING, 2 * SLICE_ENTRIES), re.DOTALL
-)
-_ENDS: Final = (b",", b"}")
-#: What is not needed to see where strings and objects end, as long as nothing is escaped.
-_NO_BOUNDS: Final = bytes(set(range(256)) - set(b'"{}'))
-#: Text that is rid of it before the caller is let go on.
-_TRANSLATED_BYTES: Final = 256 * 1024
 _SEPARATOR: Final = OFFSET_KEY_SEPARATOR.encode()
 _BROADCAST: Final = BROADCAST_SUFFIX.encode()
 _OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
@@ -97,40 +86,32 @@ class OffsetTable:
 
         The table of pulled offsets (5.5.0) has the same keys, and is left out. Raises BodyError for other text.
         """
-        return _of_topics(self.reader(), topics)
-
-    def pulled_of_topics(self, topics: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets | None] | None:
-        """Return the same of where the last pull of each group from each queue ended; None if the broker has none.
-
-        A queue from which a group has not pulled is absent.
-        """
-        start = self._start_of(PULL_OFFSET_TABLE)
-        return None if start is None else _of_topics(EntryReader(self.body, start, PULL_OFFSET_TABLE), topics)
+        return _of_topics(self.entries(), topics)
 
     def of_groups(self, groups: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets]:
         """Yield the offsets of these groups in each topic; those of broadcasting members are left out.
 
         Raises BodyError for other text.
         """
-        return _of_groups(self.reader(), groups)
+        return _of_groups(self.entries(), groups)
 
-    def reader(self) -> "EntryReader":
-        """Return what reads the offsets entry by entry, not decoded; raises BodyError without such a table."""
-        if (start := self._start_of(OFFSET_TABLE)) is None:
+    def entries(self) -> Iterator["RawEntry"]:
+        """Yield the offsets entry by entry, not decoded; raises BodyError without such a table, and for other text."""
+        if (at := self._start()) is None:
             raise BodyError(f"a response of {len(self.body)} bytes has no {OFFSET_TABLE}")
-        return EntryReader(self.body, start, OFFSET_TABLE)
+        is_last = _EMPTY.match(self.body, at) is not None
+        while not is_last:
+            if (found := _ENTRY.match(self.body, at)) is None:
+                raise BodyError(f"the {OFFSET_TABLE} of a response is not readable from byte {at} on")
+            at, is_last = found.end(), found[3] == b"}"
+            yield RawEntry(found[1], found[2])
 
-    def lmq_reader(self) -> "EntryReader | None":
-        """Return the same for the offsets of light message queues; None if the broker has no such table."""
-        start = self._start_of(LMQ_OFFSET_TABLE)
-        return None if start is None else EntryReader(self.body, start, LMQ_OFFSET_TABLE)
-
-    def _start_of(self, table: str) -> int | None:
-        """Return where the first entry of a table can be.
+    def _start(self) -> int | None:
+        """Return where the first entry of the table can be.
 
         A name of a group or topic cannot be taken for it: a quote in one has a backslash before it.
         """
-        name = b'"%b"' % table.encode()
+        name = b'"%b"' % OFFSET_TABLE.encode()
         at = self.body.find(name)
         while at >= 0:
             if (found := _COLON.match(self.body, at + len(name))) is not None and self.body[at - 1 : at] != b"\\":
@@ -142,92 +123,9 @@ class OffsetTable:
 class RawEntry(NamedTuple):
     """An entry of a table as a broker has written it."""
 
-    #: From the quote before the key to the end of the value.
-    text: bytes
     #: What stands in the quotes, with its escapes.
     key: bytes
     value: bytes
-
-
-class EntryReader:
-    """Reads a table entry by entry, where most of them are known already and cost next to nothing."""
-
-    __slots__ = ("_at", "_body", "_is_last", "_table")
-
-    def __init__(self, body: bytes, start: int, table: str) -> None:
-        self._body, self._at, self._table = body, start, table
-        self._is_last = False
-        if (empty := _EMPTY.match(body, start)) is not None:
-            self._at, self._is_last = empty.end(), True
-
-    def skip(self, text: bytes) -> bool:
-        """Return whether the next entry has exactly this text, and go behind it if so."""
-        end = self._at + len(text)
-        if self._is_last or not self._body.startswith(text, self._at):
-            return False
-        if (behind := self._body[end : end + 1]) not in _ENDS:
-            return False
-        self._at, self._is_last = end + 1, behind == b"}"
-        return True
-
-    def value_under(self, key: bytes) -> bytes | None:
-        """Return the value of the next entry if that has this key and is an object; None if not.
-
-        None also if it is not written as usual. The value is text up to the next closing brace: whoever takes it
-        checks that it is one.
-        """
-        start = self._at + len(key) + 3
-        if self._is_last or not self._body.startswith(b'"%b":{' % key, self._at):
-            return None
-        return self._body[start : self._body.find(b"}", start) + 1]
-
-    def next_entry(self) -> RawEntry | None:
-        """Return the next entry, None behind the last one; raises BodyError where there is neither."""
-        if self._is_last:
-            return None
-        if (found := _ENTRY.match(self._body, self._at)) is None:
-            raise BodyError(f"the {self._table} of a response is not readable from byte {self._at} on")
-        self._at, self._is_last = found.end(), found[4] == b"}"
-        return RawEntry(found[1], found[2], found[3])
-
-    def check_end(self) -> Iterator[None]:
-        """Read from behind the last entry to the end of the answer, and yield after each slice.
-
-        Raises BodyError for an answer that was cut, and for one that goes on behind its end.
-        """
-        assert self._is_last, "what follows is found behind the last entry"
-        body = self._body
-        if body.find(b"\\", self._at) < 0:
-            pieces = []
-            for start in range(self._at, len(body), _TRANSLATED_BYTES):
-                pieces.append(body[start : start + _TRANSLATED_BYTES].translate(None, _NO_BOUNDS))
-                yield None
-            text = b"".join(pieces)
-        else:
-            text = body[self._at :].rstrip()
-        yield from _end_of_object(text)
-        if not body.rstrip().endswith(b"}"):
-            raise BodyError(f"something follows the end of a response of {len(body)} bytes")
-
-
-def _end_of_object(text: bytes) -> Iterator[None]:
-    """Find the end of an object that begins before the text, and yield after each slice.
-
-    Raises BodyError if that is not the end of the text.
-    """
-    depth, at = 1, 0
-    while depth:
-        found = _FLAT.match(text, at)
-        assert found is not None, "nothing at all is a slice too"
-        brace = text[found.end() : found.end() + 1]
-        depth += (brace == b"{") - (brace == b"}")
-        is_brace = brace in (b"{", b"}")
-        if not is_brace and found.end() == at:
-            raise BodyError("a response ends in the middle of its text")
-        at = found.end() + is_brace
-        yield None
-    if at < len(text):
-        raise BodyError("something follows the end of a response")
 
 
 def decode_offsets(value: bytes) -> dict[int, int]:
@@ -257,10 +155,10 @@ def decode_key(key: bytes) -> str:
         raise BodyError(f"a key is not readable: {error}") from None
 
 
-def _of_topics(reader: EntryReader, topics: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets | None]:
+def _of_topics(found: Iterator[RawEntry], topics: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets | None]:
     wanted = {topic.encode(): topic for topic in topics}
     entries = decoded_bytes = 0
-    while (entry := reader.next_entry()) is not None:
+    for entry in found:
         entries += 1
         topic, _, group = entry.key.partition(_SEPARATOR)
         if topic in wanted:
@@ -271,9 +169,9 @@ def _of_topics(reader: EntryReader, topics: Collection[str]) -> Iterator[GroupOf
             yield None
 
 
-def _of_groups(reader: EntryReader, groups: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets]:
+def _of_groups(found: Iterator[RawEntry], groups: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets]:
     wanted = {group.encode() for group in groups}
-    while (entry := reader.next_entry()) is not None:
+    for entry in found:
         topic, _, group = entry.key.partition(_SEPARATOR)
         if group in wanted:
             yield _decoded(decode_key(topic), group, entry.value)

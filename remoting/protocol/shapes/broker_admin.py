@@ -21,10 +21,6 @@ OFFSET_KEY_SEPARATOR: Final = "@"
 BROADCAST_SUFFIX: Final = "@broadcast"
 #: The field of that answer which holds the offsets.
 OFFSET_TABLE: Final = "offsetTable"
-#: The field that holds those of light message queues, each of which has one queue: key -> offset.
-LMQ_OFFSET_TABLE: Final = "lmqOffsetTable"
-#: The field of that answer with the offsets that groups have pulled up to, by the same keys (5.5.0).
-PULL_OFFSET_TABLE: Final = "pullOffsetTable"
 #: Remark of the answer to UPDATE_CONSUMER_OFFSET (15) when a reset on the server is pending, and nothing was stored.
 RESET_PENDING: Final = "Offset has been previously reset"
 #: Remark of the refusal of GET_TIMER_METRICS (61) where there is no timer.

@@ -126,95 +126,17 @@ def test_offsets_of_a_group_that_are_not_readable_are_an_error_of_their_topic_al
     assert readable == ("u", "g", {0: 1}, False)
 
 
-def read_all(body, known=()):
-    """Return keys and values, skipping entries whose texts are known."""
-    reader, found = OffsetTable(body).reader(), []
-    while True:
-        if (text := next((each for each in known if reader.skip(each)), None)) is not None:
-            found.append(text)
-        elif (entry := reader.next_entry()) is None:
-            break
-        else:
-            found.append((entry.key, entry.value))
-    for _ in reader.check_end():
-        pass
-    return found
-
-
-def test_entry_whose_text_is_known_is_skipped():
-    known = [b'"orders@readers-1":{0:5,1:7}', b'"payments@readers-1":{0:3}']
-    assert read_all(OF_MANY, known) == [
-        known[0],
-        (b"orders@loud@broadcast", b"{0:9}"),
-        (b"orders-2@x", b"{0:1}"),
-        known[1],
-    ]
+@pytest.mark.parametrize("cut", [20, 60, len(OF_4_9) - 2])
+def test_table_that_is_cut_is_an_error(cut):
+    with pytest.raises(BodyError):
+        pieces(OF_4_9[:cut], "orders")
 
 
 @pytest.mark.parametrize(
-    "known", [b'"orders@readers-1":{0:5}', b'"orders@r":{0:5,1:7}', b'"orders@readers-1":{0:5,1:6}']
+    "before", [b'"m":{"offsetTable":["orders"]}', b'"m":{"offsetTable":5}', rb'"m":"\"offsetTable\":{"']
 )
-def test_entry_with_another_text_is_not_skipped(known):
-    assert read_all(OF_MANY, [known])[0] == (b"orders@readers-1", b"{0:5,1:7}")
-
-
-@pytest.mark.parametrize("body", [OF_4_9, OF_5_5, OF_MANY])
-def test_answer_that_is_cut_anywhere_is_an_error(body):
-    for cut in range(len(body)):
-        with pytest.raises(BodyError):
-            read_all(body[:cut])
-
-
-@pytest.mark.parametrize(
-    "other", [7, "x", "}", '{"', [], [{"a": {"b": [{}]}}], {"{": {"}": {'"': "\\"}}}, {"a": '\\"'}]
-)
-def test_whatever_follows_the_table_is_read_to_its_end(other):
-    text = json.dumps({"offsetTable": {"t@g": {0: 5}}, "other": other, "last": 0})
-    assert read_all(text.encode()) == [(b"t@g", b'{"0": 5}')]
-
-
-def test_end_of_a_long_answer_is_found_in_slices():
-    pulled = ",".join(f'"t{number}@g":{{0:5}}' for number in range(10 * SLICE_ENTRIES))
-    reader = OffsetTable(f'{{"offsetTable":{{}},"pullOffsetTable":{{{pulled}}}}}'.encode()).reader()
-    assert reader.next_entry() is None
-    assert len(list(reader.check_end())) > 10
-
-
-def test_broker_without_light_message_queues_has_no_table_of_them():
-    assert OffsetTable(OF_5_5).lmq_reader() is None
-    assert OffsetTable(b'{"lmqOffsetTable":{"a@b":7},"offsetTable":{}}').lmq_reader().next_entry().value == b"7"
-
-
-def pulled(body):
-    found = OffsetTable(body).pulled_of_topics(["orders"])
-    return None if found is None else [each for each in found if each is not None]
-
-
-def test_pulled_positions_are_read_as_offsets_are():
-    body = (
-        b'{"offsetTable":{"orders@readers-1":{1:1}},'
-        b'"pullOffsetTable":{"orders@readers-1":{0:5,1:6},"orders@loud@broadcast":{0:9},"payments@x":{0:1}}}'
-    )
-    assert pulled(body) == [("orders", "readers-1", {0: 5, 1: 6}, False), ("orders", "loud", {0: 9}, True)]
-
-
-def test_broker_that_does_not_say_what_was_pulled_differs_from_one_from_which_nothing_was():
-    assert pulled(OF_4_9) is None
-    assert pulled(b'{"offsetTable":{},"pullOffsetTable":{}}') == []
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        # A group of this name, in a table that leads from groups to topics.
-        b'{"groupTopicMap":{"pullOffsetTable":["orders"]},"offsetTable":{"orders@pullOffsetTable":{0:5}}%b}',
-        b'{"offsetTable":{"orders@\\"pullOffsetTable\\":{":{0:5}}%b}',
-        b'{"lmqOffsetTable":{"pullOffsetTable":5},"offsetTable":{"orders@g":{0:5}}%b}',
-    ],
-)
-def test_name_like_that_of_the_pulled_positions_is_not_taken_for_them(body):
-    assert pulled(body % b"") is None
-    assert pulled(body % b',"pullOffsetTable":{"orders@g":{0:7}}') == [("orders", "g", {0: 7}, False)]
+def test_name_like_that_of_the_table_is_not_taken_for_it(before):
+    assert pieces(b'{%b,"offsetTable":{"orders@g":{0:7}}}' % before, "orders") == [("orders", "g", {0: 7}, False)]
 
 
 def test_offsets_of_groups_are_read_in_each_topic_and_those_of_broadcasting_members_are_none():
