@@ -224,6 +224,27 @@ def test_a_lost_log_is_reported_and_repaired_by_the_one_command(broker, manager,
     assert {row["kind"] for row in rmq.items("offsets", "status")} - {"jumps"} == {"manager", "brokerSet"}
 
 
+def test_a_run_whose_groups_went_on_by_themselves_waits_for_nobody_once_it_was_applied(broker, manager, rmq):
+    broker.topics, broker.log_end, broker.offsets = {"orders": {0: (0, 100)}}, 10_000, {"orders@alone": {0: 70}}
+    read_since(manager, now_ms())
+    former = rmq.items("offsets", "repairs")[0]["run"]
+    broker.topics, broker.log_end, broker.boot_ms = {"orders": {0: (0, 0)}}, 0, now_ms()
+    run = wait_until(
+        lambda: (newest := rmq.items("offsets", "repairs")[0])["run"] != former and newest, seconds=WAIT_S, what="a run"
+    )
+    assert run["counts"]["would change"] == 1
+    broker.offsets = {"orders@alone": {0: 0}}
+    repair = ("offsets", "repair", str(run["run"]))
+    looked = rmq.run(*repair, "--dry-run")
+    assert (looked.code, "would change nothing now: 1 right already" in looked.err) == (0, True), looked
+    asked = rmq.run(*repair)
+    assert (asked.code, "End run" in asked.err) == (2, True), asked
+    assert "would change" in rmq.items("offsets", "repairs")[0]["counts"]
+
+    assert rmq.run(*repair, "--yes").code == 0
+    assert rmq.items("offsets", "repairs")[0]["counts"] == {"right already": 1}
+
+
 def test_a_group_is_declared_orderly_and_taken_back(rmq):
     declared = rmq.run("offsets", "declare-orderly", "ledger", "--yes")
     again = rmq.run("offsets", "declare-orderly", "ledger", "--yes")

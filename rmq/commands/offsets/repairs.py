@@ -56,27 +56,30 @@ async def repair(session: OperatorSession, run: int, *, allow_back: bool) -> Non
     """Write what a run would change. The manager decides anew: this shows what it would write now, and asks."""
 
     def request(*, is_preview: bool) -> ApiRequest[RepairQueues]:
-        path, body = (
-            path_of("offsets", "repairs", str(run), "apply"),
-            WantedRepair(operator_name(), is_preview, allow_back),
-        )
+        path = path_of("offsets", "repairs", str(run), "apply")
+        body = WantedRepair(operator_name(), is_preview, allow_back)
         return ApiRequest(path, RepairQueues, {}, "POST", body, timeout_s=REPAIR_TIMEOUT_S, is_preview=is_preview)
 
     preview = await with_clock(manager_answer(session, request(is_preview=True)), "looking at brokers")
-    rows = [queue for queue in preview.queues if queue.outcome == WOULD_CHANGE]
-    if session.is_dry_run or not rows:
+    count = preview.run.counts.get(WOULD_CHANGE, 0)
+    if not count:
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in preview.run.counts.items())
+        session.note(f"run {run} would change nothing now: {counts or 'no offsets'}")
+    if session.is_dry_run:
         session.show(preview.queues, RepairedRow)
-        if not rows:
-            session.note(f"run {run} would change nothing now")
         return
     session.preview(preview.queues, RepairedRow)
-    # A lower offset makes its group read again what it has read since.
-    back = sum(row.messages_again for row in rows if (row.offset or 0) < (row.shown or 0))
-    session.confirm(
-        f"Write {preview.run.counts[WOULD_CHANGE]} offsets to {preview.run.broker_name} ({preview.run.address})? Then"
-        f" {back} messages are read again; otherwise {preview.run.messages_again - back} are, and up to"
-        f" {preview.run.messages_skipped} are skipped."
-    )
+    if count:
+        # A lower offset makes its group read again what it has read since.
+        rows = [queue for queue in preview.queues if queue.outcome == WOULD_CHANGE]
+        back = sum(row.messages_again for row in rows if (row.offset or 0) < (row.shown or 0))
+        session.confirm(
+            f"Write {count} offsets to {preview.run.broker_name} ({preview.run.address})? Then {back} messages are read"
+            f" again; otherwise {preview.run.messages_again - back} are, and up to {preview.run.messages_skipped} are"
+            " skipped."
+        )
+    else:
+        session.confirm(f"End run {run}, so that nothing waits for it any more?")
     done = (await with_clock(manager_answer(session, request(is_preview=False)), "writing offsets")).run
     session.show([done], RepairRow)
     if left := {outcome: done.counts[outcome] for outcome in _LEFT if outcome in done.counts}:
