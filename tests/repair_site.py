@@ -16,7 +16,6 @@ from remoting.admin.log_epochs import LogEpoch
 from remoting.admin.stored_messages import read_message
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout
-from serving.telemetry.events import Event
 
 NAME = SetName(CLUSTER, SET)
 
@@ -172,11 +171,17 @@ class Site:
         for _ in range(4_000):
             await asyncio.sleep(0.001)
             self.clock.pass_ms(1)
-            if repairer.running == 0 or any(
-                isinstance(event, Event) and hasattr(event, "pushed") for event in self.told
-            ):
+            if repairer.running == 0 or any(hasattr(event, "pushed") for event in self.told):
                 break
-        await asyncio.sleep(0.05)
+        # It is kept on disk by a thread, and ends, unless it waits for members.
+        for _ in range(2_000):
+            if repairer.running == 0 or any((self.folder / "repairs").glob("*")):
+                break
+            await asyncio.sleep(0.005)
+        for _ in range(40):
+            if repairer.running == 0:
+                break
+            await asyncio.sleep(0.005)
         assert not self.failures, self.failures
 
     async def invoke(self, address, request, timeout_ms, before_send=lambda: None):
