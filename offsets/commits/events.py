@@ -19,6 +19,7 @@ FLUSH_FAILURES: Final = Counter("flush_failures", "Flushes that failed; each is 
 COMPENSATED: Final = Counter(
     "compensated_offsets", "Acknowledged offsets that etcd got from the local file at a start."
 )
+LOST: Final = Counter("lost_commits", "Transactions of the local file behind a damaged part, found at a start.")
 FLUSHES: Final = Timer("flush_duration_seconds", "Duration of writes to etcd.")
 
 _NAMES_MAX: Final = 10
@@ -51,6 +52,22 @@ class OffsetsCompensated(Event, frozen=True, kw_only=True):
     def counted(self) -> Iterator[Count]:
         """Count the queues."""
         yield Count(COMPENSATED, (), self.queues)
+
+
+class CommitsLost(Event, frozen=True, kw_only=True):
+    """The log of the local file is damaged, and so many transactions behind the damage are lost.
+
+    Groups read again what these committed; a group that was new in them has no offset. After a power failure the last
+    transaction may never have been acknowledged.
+    """
+
+    level = Level.ERROR
+    advice = "Check the disk. Reset groups that must not begin anew before they start; repeat the last resets."
+    transactions: int
+
+    def counted(self) -> Iterator[Count]:
+        """Count the transactions."""
+        yield Count(LOST, (), self.transactions)
 
 
 class LocalOffsetsDropped(Event, frozen=True, kw_only=True):

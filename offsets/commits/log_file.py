@@ -3,10 +3,11 @@
 SQLite with a write-ahead log that is synced at each commit. A thread of its own writes; what comes while it waits for
 the disk goes into its next transaction together, as one record. (A statement for each change would wait as often for a
 busy event loop to return the interpreter's lock.) SQLite ends a damaged log without an error: what followed there is
-read again, as with an older copy of the file.
+told, and read again. An older copy of the file looks like any other.
 """
 
 import asyncio
+import os
 import secrets
 import sqlite3
 import threading
@@ -18,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from offsets.commits.events import LocalFileFailed
+from offsets.commits.events import CommitsLost, LocalFileFailed
 from offsets.commits.stored import (
     Change,
     RowName,
@@ -53,6 +54,8 @@ _SCHEMA: Final = (
 )
 #: What the write-ahead log keeps of the disk after a burst.
 _LOG_BYTES_MAX: Final = 64 << 20
+#: Before the first frame of that log.
+_LOG_HEAD_BYTES: Final = 32
 
 #: Called in the event loop with the error of a write; None once it is synced.
 Done = Callable[[Exception | None], None]
@@ -289,6 +292,8 @@ class LogFile:
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {_LOG_BYTES_MAX}")
+        if lost := self._lost_transactions():
+            self._emit(CommitsLost(transactions=lost))
         run("BEGIN EXCLUSIVE")
         (application_id,), (version,) = self._one("PRAGMA application_id"), self._one("PRAGMA user_version")
         if (application_id, version) not in ((0, 0), (_APPLICATION_ID, _SCHEMA_VERSION)):
@@ -309,6 +314,25 @@ class LogFile:
                 self.path, f"it was made with the store {former}, and {store} is configured: give it another folder"
             )
         return file_id, lead
+
+    def _lost_transactions(self) -> int:
+        """Return how many transactions the log has behind the part that SQLite has read, before it is written over.
+
+        A frame of the log is a page behind 24 bytes: its number; in the last of a transaction the size of the database,
+        else 0; two salts, which each use of the file has anew, the first of them raised by one.
+        """
+        frame_bytes = 24 + self._one("PRAGMA page_size")[0]
+        _, read, _ = self._one("PRAGMA wal_checkpoint")
+        with Path(f"{self.path}-wal").open("rb") as log:
+            head = log.read(_LOG_HEAD_BYTES)
+            frames = range(_LOG_HEAD_BYTES, os.fstat(log.fileno()).st_size, frame_bytes)
+            found = [os.pread(log.fileno(), 24, at)[4:16] for at in frames]
+        # Where the head is damaged nothing was read. A new use whose first transaction is not whole has lost nothing.
+        newest = max((frame[4:] for frame in found), default=b"")
+        if not read and int.from_bytes(newest[:4]) + 1 == int.from_bytes(head[16:20]):
+            return 0
+        salts = head[16:24] if read else newest
+        return sum(any(frame[:4]) and frame[4:] == salts for frame in found[read:])
 
     def _check_there(self) -> None:
         """Raise FileProblem if the next start would not find what is written."""

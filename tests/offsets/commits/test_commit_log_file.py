@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import sqlite3
 
@@ -11,6 +12,7 @@ from commit_sites import CLOCK, embedded
 
 from offsets.commits import embedded as embedded_module
 from offsets.commits import log_file
+from offsets.commits.events import CommitsLost
 from offsets.commits.log_file import FILE_NAME, FileProblem, LogFile, StoreBusy
 
 
@@ -117,6 +119,24 @@ async def test_file_whose_content_makes_no_sense_is_named_with_what_to_do(tmp_pa
     with pytest.raises(FileProblem, match=why) as caught:
         await stored(tmp_path)
     assert str(tmp_path / FILE_NAME) in str(caught.value)
+
+
+@pytest.mark.parametrize("at", [0, 32 + 1_000], ids=["its head", "its middle"])
+async def test_commits_behind_a_damaged_part_of_the_log_are_told(tmp_path, at):
+    async with embedded(tmp_path / "a") as site:
+        for offset in range(1, 6):
+            await site.store.store([a_change(offset)])
+        copy = shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    async with embedded(shutil.copytree(copy, tmp_path / "whole")) as whole:
+        assert (whole.offsets(), whole.told) == ({0: 5}, [])
+    with (copy / f"{FILE_NAME}-wal").open("r+b") as log:
+        # Beside the schema the log has a frame of 24 bytes and a page or more for each commit.
+        log.seek(at and os.fstat(log.fileno()).st_size - 3 * (24 + 4096))
+        log.write(b"\0" * 600)
+    async with embedded(copy) as damaged:
+        assert damaged.offsets() != {0: 5}
+        (told,) = damaged.told_of(CommitsLost)
+        assert told.transactions >= 1
 
 
 async def test_file_that_is_no_database_is_named(tmp_path):
