@@ -103,14 +103,17 @@ def read_client_file(data: bytes) -> ReadClientOffsets:
     return ReadClientOffsets(offsets, _listed(problems))
 
 
-def broker_file(offsets: Mapping[QueueKey, int]) -> bytes:
-    """Return a file as a broker of 4.9 writes it, which all releases read; raises ValueError for an odd name."""
+def broker_file(offsets: Mapping[QueueKey, int]) -> tuple[bytes, list[str]]:
+    """Return a file as a broker of 4.9 writes it, which all releases read, and the queues that it cannot name."""
     found: dict[str, list[str]] = {}
+    left_out: list[str] = []
     for (group, topic, queue_id), offset in offsets.items():
         if OFFSET_KEY_SEPARATOR in topic or group.endswith(BROADCAST_SUFFIX):
-            raise ValueError(f"group {_shown(group)} in topic {_shown(topic)} would be read as another one")
-        found.setdefault(f"{topic}{OFFSET_KEY_SEPARATOR}{group}", []).append(f"{queue_id}:{offset}")
-    return _file(f"\n\t\t{_quoted(key)}:{{{','.join(queues)}\n\t\t}}" for key, queues in found.items())
+            where = f"queue {queue_id} of topic {_shown(topic)}, group {_shown(group)}"
+            left_out.append(f"{where}: in a file of a broker these would be other names, or a group that broadcasts")
+        else:
+            found.setdefault(f"{topic}{OFFSET_KEY_SEPARATOR}{group}", []).append(f"{queue_id}:{offset}")
+    return _file(f"\n\t\t{_quoted(key)}:{{{','.join(queues)}\n\t\t}}" for key, queues in found.items()), left_out
 
 
 def client_file(offsets: Mapping[ClientQueue, int]) -> bytes:

@@ -1,11 +1,12 @@
 """HTTP paths about order: declared groups, who holds which queue at brokers, and overlaps. Times are Unix ms, UTC."""
 
 from itertools import accumulate
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from offsets.http.commits import DEFAULT_CLUSTER, Who, refusals
 from offsets.lead import Lead
 from offsets.order.declared import GroupRefused
 from offsets.order.holders import Holding, Member, OrderlyGroup
@@ -16,11 +17,9 @@ from remoting.clock import Clock
 from serving.http.endpoints import Parameter
 from serving.http.paths import get, post
 from serving.http.views import HttpRefused, StateConflict, Unavailable, ViewRequest, requested_page
-from store.store import StoreError
 
 #: Queues on a page, whatever its limit: a client has up to 4,096. The first client of a page is shown whole.
 QUEUES_SHOWN_MAX: Final = 10_000
-DEFAULT_CLUSTER: Final = "DefaultCluster"
 
 _GROUP: Final = (
     Parameter("group", "The group; must be given."),
@@ -33,7 +32,7 @@ class GroupBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """A consumer group."""
 
     #: Who makes the change.
-    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    writer: Who
     cluster: str = DEFAULT_CLUSTER
     namespace: str = ""
     group: str
@@ -180,12 +179,11 @@ class OrderViews:
         self._lead.check()
         declared = self._order.declared
         try:
-            change = declared.declare if orderly else declared.undeclare
-            return OrderlyAnswer(await change(body.named(), body.writer))
+            with refusals(body.writer):
+                change = declared.declare if orderly else declared.undeclare
+                return OrderlyAnswer(await change(body.named(), body.writer))
         except GroupRefused as error:
             raise StateConflict(f"The group is not declared: {error}.") from None
-        except StoreError as error:
-            raise Unavailable(f"It is not known to be stored: {error}.", retry_after_s=1) from None
 
     def _declared(self) -> frozenset[OrderlyGroup]:
         self._lead.check()

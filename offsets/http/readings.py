@@ -8,7 +8,7 @@ from offsets.readings.jumps import Jump, JumpCause
 from offsets.readings.readings import Readings, SetStatus
 from serving.http.endpoints import PAGED, Parameter
 from serving.http.paths import get
-from serving.http.views import ViewRequest, requested_page
+from serving.http.views import HttpRefused, ViewRequest, requested_page
 
 #: Parameter of a request -> field of a jump.
 _FILTERS: Final = {"group": "group", "topic": "topic", "broker": "broker_name", "cause": "cause"}
@@ -52,10 +52,13 @@ class ReadingViews:
             ),
             PAGED[0],
         ),
+        refusals=(400,),
     )
     def jumps(self, request: ViewRequest) -> JumpListing:
         """Offsets that went back, or forward to where nothing can have been read, by group; the newest first."""
         query = request.query
+        if query.get("cause") not in (None, *JumpCause):
+            raise HttpRefused(f"cause must be one of {', '.join(JumpCause)}.")
         wanted = {name: query[key] for key, name in _FILTERS.items() if key in query}
         found = self._readings.jumps(
             request.page.limit, lambda jump: all(getattr(jump, name) == value for name, value in wanted.items())

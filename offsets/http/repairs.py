@@ -1,11 +1,12 @@
 """What the paths about repairs answer: the last runs, their queues, and `apply`. Times are Unix ms, UTC."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
 from offsets.config import RepairMode
+from offsets.http.commits import Who, refusals
 from offsets.lead import Lead
 from offsets.repair.repairer import NotApplicable, Repairer
 from offsets.repair.rules import Outcome
@@ -27,7 +28,7 @@ class ApplyBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """A run that is to write what it would change."""
 
     #: The name of an operator.
-    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    writer: Who
     #: Only answer what it would write now.
     dry_run: bool = False
     #: Also where a group has gone on since behind a lost end: it reads that again.
@@ -135,9 +136,10 @@ class RepairViews:
         followed = self._following.sets.get(run.broker_name)
         master = None if followed is None or followed.set_name != run.set_name else followed.master
         try:
-            run = await self._repairer.apply(
-                run.number, body.writer, master, allow_back=body.allow_back, is_dry_run=body.dry_run
-            )
+            with refusals(body.writer):
+                run = await self._repairer.apply(
+                    run.number, body.writer, master, allow_back=body.allow_back, is_dry_run=body.dry_run
+                )
             return _queues_view(run, run.queues[:_SHOWN_MAX], len(run.queues), None)
         except NotApplicable as error:
             raise StateConflict(str(error)) from error

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from offsets.commits.rules import Entry
+from offsets.commits.rules import Status as EntryStatus
 from offsets.commits.service import OffsetService
 from offsets.commits.stored import RowName
 from offsets.commits.table import PAGE_OFFSETS_MAX
@@ -397,7 +398,8 @@ class RestoreViews:
             raise UnprocessableBody(f"This covers more than {EXPORTED_MAX} offsets: name a group, a topic or a broker.")
         by_key = {QueueKey(name.group, name.topic, queue): offset for (name, queue), offset in offsets.items()}
         if body.dialect == "broker":
-            return ExportAnswer(offset_files.broker_file(by_key), len(offsets), unavailable)
+            file, left_out = offset_files.broker_file(by_key)
+            return ExportAnswer(file, len(offsets) - len(left_out), unavailable + left_out)
         queues = {ClientQueue(name.topic, name.broker_name, queue): offset for (name, queue), offset in offsets.items()}
         return ExportAnswer(offset_files.client_file(queues), len(offsets), unavailable)
 
@@ -437,20 +439,23 @@ class RestoreViews:
             for key, offset in queues.items()
         ]
         table, views, changed = self._commits.table, list[RestoredView](), list[Entry]()
+        decided = Status.WOULD_CHANGE if body.dry_run else Status.DONE
         for entry in entries:
             stored = table.read(entry.name, entry.queue_id)
             old = None if stored is None or stored.is_deleted else stored.offset
-            status, why = Status.WOULD_CHANGE, ""
+            status, why = decided, ""
             if old == entry.offset:
                 status = Status.RIGHT
             elif old is not None and old > entry.offset and not body.allow_back:
                 status, why = Status.NOT_PROVED, f"{old - entry.offset} messages would be read again (allowBack)"
             else:
                 changed.append(entry)
-                status = Status.WOULD_CHANGE if body.dry_run else Status.DONE
             views.append(_own_view(entry, old, status, why))
-        if changed and not body.dry_run:
-            await self._commits.reset(changed, body.writer)
+        reset = await self._commits.reset(changed, body.writer, dry_run=body.dry_run)
+        results = iter(reset.results)
+        for at, view in enumerate(views):
+            if view.status is decided and (result := next(results)).status is not EntryStatus.OK:
+                views[at] = msgspec.structs.replace(view, status=Status.FAILED, why=result.reason)
         counts = Counter(view.status.value for view in views)
         return RestoreAnswer(body.dry_run, "", dict(counts), views, [], read.problems)
 

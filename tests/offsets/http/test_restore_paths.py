@@ -3,14 +3,14 @@
 import base64
 
 import pytest
-from peers.offset_managers import OffsetManager
+from peers.offset_managers import OffsetManager, a_queue
 
 FILE = b'{"offsetTable":{"orders@billing":{0:5,1:7}}}'
 
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory):
-    manager = OffsetManager(tmp_path_factory.mktemp("restores")).start()
+    manager = OffsetManager(tmp_path_factory.mktemp("restores")).start().leading()
     yield manager
     manager.process.stop()
 
@@ -53,6 +53,30 @@ def test_offsets_of_a_file_are_stored_here_and_come_back_as_a_file(manager):
     ).body
     assert exported["offsets"] == 2
     assert b'"orders@billing"' in base64.b64decode(exported["file"])
+
+
+def test_an_import_says_which_offsets_were_not_stored(manager):
+    for dry_run in (True, False):
+        body = imported(manager, dryRun=dry_run, brokerName="b" * 256).body
+        assert body["counts"] == {"failed": 2}
+        assert "has 256 characters" in body["queues"][0]["why"]
+
+
+def test_an_export_leaves_out_what_a_file_of_a_broker_cannot_name(manager):
+    names = [{"topic": "a@b"}, {"group": "g@broadcast"}, {}]
+    assert manager.commit(*(a_queue(broker="odd", **name) | {"offset": 5} for name in names)).statuses == ["ok"] * 3
+    body = manager.post("/v1/offsets/export", {"dialect": "broker", "source": "manager", "brokerName": "odd"}).body
+    assert (body["offsets"], len(body["unavailable"])) == (1, 2)
+    assert "a@b" in body["unavailable"][0]
+
+
+def test_an_unknown_cause_of_jumps_is_refused(manager):
+    answer = manager.get("/v1/offsets/jumps?cause=failoverr")
+    assert (answer.status, "failover, restart" in answer.sentence) == (400, True)
+
+
+def test_a_writer_that_cannot_be_shown_changes_no_declared_group(manager):
+    assert manager.post("/v1/locks/declare-orderly", {"writer": "a\nb", "group": "billing"}).status == 422
 
 
 def test_a_damaged_file_says_where(manager):
