@@ -117,9 +117,8 @@ class OffsetManager:
         )
         #: Run until the stop signal, by the names that logs and metrics have.
         self._work: dict[str, BackgroundTask] = {
-            "follow_masters": self._following.run,
+            "follow_masters": self._follow_masters,
             "readings": self._readings.run,
-            "repairs": self._repairer.run_files,
             "order": self._order.run,
         }
         self._measures: list[Callable[[], Iterable[Measure]]] = [
@@ -151,6 +150,12 @@ class OffsetManager:
         await self._process.serve(named=self._work)
         self._process.drain()
         await self._process.close(*self._closing)
+
+    async def _follow_masters(self) -> None:
+        """Follow for ever, once everything is loaded with which the first changes are compared."""
+        await self._repairer.load()
+        await self._readings.load()
+        await self._following.run()
 
     def _site(self) -> "tuple[Sequence[Endpoint], None]":
         """Return the paths; in a thread, because what they import takes long."""

@@ -278,7 +278,6 @@ class Readings:
 
     async def run(self) -> None:
         """Read for ever."""
-        await self.load()
         async with BackgroundTasks(self._report) as tasks:
             tasks.keep_running(self._files.run, "reading_files")
             tasks.keep_running(self._ask_kinds, "group_kinds")
@@ -287,7 +286,10 @@ class Readings:
                 await asyncio.sleep(_TICK_S)
 
     async def load(self) -> None:
-        """Take what an earlier process kept: fingerprints, the newest reading of each set, and jumps. Never raises."""
+        """Take what an earlier process kept: fingerprints, the newest reading of each set, and jumps. Never raises.
+
+        To be called before masters are followed: a change that is told before is compared with nothing.
+        """
         if self._is_loaded:
             return
         for name, heads in (await self._files.load()).items():

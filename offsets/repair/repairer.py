@@ -98,18 +98,12 @@ class Repairer:
         self._masters: dict[SetName, SetMaster | None] = {}
         self._last = 0
 
-    async def run_files(self) -> None:
-        """Read the runs that are kept, and wait for ever."""
-        await self.load()
-        await asyncio.Event().wait()
-
     async def load(self) -> None:
-        """Read the runs that are kept."""
+        """Read the runs that are kept; before the first change, whose run has the next number."""
         damaged: list[DurableFileError] = []
         kept = await asyncio.to_thread(self._files.read_all, damaged.append)
         for error in damaged:
             self._emit(RepairNotKept(error=str(error)))
-        # The first run may have ended meanwhile.
         self._runs = {number: document.run for number, document in kept.items()} | self._runs
         self._last = max(self._runs, default=0)
 
@@ -169,7 +163,10 @@ class Repairer:
         """
         kept = await self._kept(number)
         run = kept.run
-        if master is None or (master.address, master.master_epoch) != (run.address, run.master_epoch):
+        of_set = (later for later in self._runs.values() if later.number > number and later.set_name == run.set_name)
+        # Without epochs a broker that leads again looks like the one of the run.
+        is_past = any(later.address != run.address for later in of_set)
+        if is_past or master is None or (master.address, master.master_epoch) != (run.address, run.master_epoch):
             raise NotApplicable(
                 f"The master of {run.broker_name} has changed since run {number}: look at the newest run of the set."
             )
@@ -284,7 +281,7 @@ class Repairer:
         """Look for members of groups that had none, and decide about these groups."""
         while one.waiting and self._clock.now_ms() - changed_ms <= AWAITED_MS:
             await asyncio.sleep(LOOK_S)
-            if self._runs[run.number].applied_unix_ms is not None:
+            if (told := self._runs.get(run.number)) is not None and told.applied_unix_ms is not None:
                 # An operator has decided.
                 return
             if self._is_leading():

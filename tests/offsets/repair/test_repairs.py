@@ -200,6 +200,39 @@ def lose_a_tail(site):
     site.send(30)
 
 
+async def test_a_run_is_not_applied_at_its_master_once_another_one_led_in_between(site):
+    read_twice(site)
+    site.promote(site.b)
+    repairer = site.repairer(acts_for=lambda _: False)
+    await site.run(repairer)
+    (run,) = repairer.runs()
+    for broker, name in ((site.a, "a"), (site.b, "b")):
+        site.told.clear()
+        broker.boot()
+        site.promote(broker)
+        await site.run(repairer)
+        assert len(repairer.runs()) >= 2, name
+    with pytest.raises(NotApplicable, match=f"changed since run {run.number}: look at the newest run"):
+        await repairer.apply(run.number, "alice", site.followed, is_dry_run=True)
+
+
+async def test_a_run_that_awaits_members_outlives_its_place_in_the_list(site, monkeypatch):
+    monkeypatch.setattr(repairer_module, "LOOK_S", 0.02)
+    read_twice(site)
+    site.groups["g"].is_online = False
+    site.promote(site.b)
+    repairer = site.repairer()
+    await site.run(repairer)
+    repairer._runs.clear()  # a hundred other sets had runs
+    site.groups["g"].is_online = True
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        if site.b.offset("g", "t", 0) == 80:
+            break
+    assert (site.b.offset("g", "t", 0), site.failures) == (80, [])
+    await repairer.close()
+
+
 async def test_a_lost_tail_sends_a_group_back_to_where_the_logs_part(site):
     lose_a_tail(site)
     await site.run(site.repairer())
