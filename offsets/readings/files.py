@@ -152,10 +152,6 @@ class ReadingFiles:
         minutes = self._sets.get(set_name, _SetFiles()).minutes
         return [minute.first_unix_ms for minute in minutes] + [minute.last_unix_ms for minute in minutes[-1:]]
 
-    def set_names(self) -> list[SetName]:
-        """Return all sets that have files."""
-        return [name for name, files in self._sets.items() if files.minutes]
-
     def read(self, set_name: SetName, unix_ms: int, began_ms: int) -> Reading | None:
         """Return the newest reading at or before a moment; a damaged file is passed over, and told.
 

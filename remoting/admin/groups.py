@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, readable_rows
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
@@ -147,16 +147,6 @@ def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
     def read(answer: RemotingCommand) -> GroupDefinition | None:
         text = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table.get(group)
         return None if text is None else _definition(bytes(text))
-
-    return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
-
-
-def all_group_definitions() -> AdminRequest[Mapping[str, GroupDefinition]]:
-    """Request the settings of all groups of a broker (201), by group. Source: docs/protocol/broker-admin.md 22."""
-
-    def read(answer: RemotingCommand) -> dict[str, GroupDefinition]:
-        table = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table
-        return readable_rows(table, lambda _, text: _definition(bytes(text)))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
 

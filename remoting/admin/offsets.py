@@ -12,7 +12,6 @@ from remoting.protocol.errors import Refused
 from remoting.protocol.shapes.broker_admin import (
     RESET_PENDING,
     TIMER_IS_OFF,
-    DelayOffsets,
     QueryConsumerOffsetHeader,
     QueueHeader,
     SearchOffsetHeader,
@@ -118,15 +117,6 @@ def reset_members(
     header = ResetByTimeHeader(group=group, topic=topic, timestamp=unix_ms, is_force=is_force)
     request = command(BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
     return AdminRequest(request, _read_reset, {ResponseCode.CONSUMER_NOT_ONLINE: None})
-
-
-def delay_offsets() -> AdminRequest[Mapping[int, int]]:
-    """Request the next offset to be delivered of each delay level (45); a level without one is absent.
-
-    A level's end is `max_offset` of queue level - 1 of SCHEDULE_TOPIC_XXXX. Source: docs/protocol/broker-admin.md 24.
-    """
-    request = command(BrokerRequestCode.GET_ALL_DELAY_OFFSET)
-    return AdminRequest(request, lambda answer: decode_broker_body(DelayOffsets, answer.body).offset_table)
 
 
 def timed_messages(topic: str) -> AdminRequest[int]:

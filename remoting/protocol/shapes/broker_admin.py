@@ -124,12 +124,6 @@ class LockResponseBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     lock_ok_mq_set: list[MessageQueueBody] = msgspec.field(name="lockOKMQSet", default_factory=list)
 
 
-class DelayOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to GET_ALL_DELAY_OFFSET (45): delay level -> next offset to deliver."""
-
-    offset_table: dict[Int32, Int64]
-
-
 class TimedCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How many timed messages of one topic wait."""
 

@@ -81,7 +81,7 @@ async def test_names_of_sets_can_be_anything(tmp_path):
     await disk.take(name=name)
     other, _ = await disk.again()
 
-    assert other.files.set_names() == [name]
+    assert other.files.moments(name)
     assert [path.name for path in tmp_path.iterdir()] == ["readings"]
 
 

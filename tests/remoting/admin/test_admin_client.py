@@ -3,16 +3,28 @@
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 from fakes.answering_broker import AnsweringBroker
 
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body
 from remoting.admin.client import AdminClient, AdminLimits
-from remoting.admin.offsets import delay_offsets
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.errors import BodyError, InvokeTimeout, NotSent, NotSupported, Refused
 
 LIMITS = AdminLimits(timeout_ms=10_000, requests_max=3, requests_per_peer_max=2)
+
+
+class Levels(msgspec.Struct, rename="camel"):
+    offset_table: dict[int, int]
+
+
+def delay_offsets():
+    """Request what a table of numbers answers."""
+    request = command(BrokerRequestCode.GET_ALL_DELAY_OFFSET)
+    return AdminRequest(request, lambda answer: decode_broker_body(Levels, answer.body).offset_table)
 
 
 @contextlib.asynccontextmanager

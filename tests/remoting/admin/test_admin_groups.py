@@ -5,7 +5,6 @@ import pytest
 from remoting.admin.groups import (
     GroupClient,
     TopicSubscription,
-    all_group_definitions,
     configured_groups,
     connections_of_group,
     create_group,
@@ -102,18 +101,6 @@ def test_configured_groups_are_all_that_a_broker_has():
 def test_answer_without_groups_is_not_taken_for_none():
     with pytest.raises(BodyError):
         found(configured_groups(), b"{}")
-
-
-def test_all_groups_are_read_with_what_a_release_has_of_settings():
-    newer = b'{"attributes":{"a":"b"},"consumeTimeoutMinute":15,"groupName":"readers-2","retryMaxTimes":3}'
-    body = b'{"subscriptionGroupTable":{"readers-1":%b,"readers-2":%b}}' % (GROUP, newer)
-    groups = found(all_group_definitions(), body)
-
-    assert {name: (each.retry_max_times, each.consume_timeout_minutes) for name, each in groups.items()} == {
-        "readers-1": (16, None),
-        "readers-2": (3, 15),
-    }
-    assert (groups["readers-1"].attributes, groups["readers-2"].attributes) == ({}, {"a": "b"})
 
 
 def test_progress_has_the_rate_beside_the_queues():

@@ -6,7 +6,6 @@ from remoting.admin.offsets import (
     OffsetCommit,
     commit_offset,
     committed_offset,
-    delay_offsets,
     max_offset,
     min_offset,
     offset_at,
@@ -69,11 +68,6 @@ def test_refused_commit_has_its_code(code):
     with pytest.raises(Refused) as refused:
         commit_offset("g", "t", 0, 5).read_response(RemotingCommand(code, remark="no"))
     assert refused.value.code == code
-
-
-def test_delay_levels_have_their_next_offset():
-    text = b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"offsetTable":{1:100,2:7}}'
-    assert found(delay_offsets(), text) == {1: 100, 2: 7}
 
 
 def test_timed_messages_of_a_topic_are_counted():

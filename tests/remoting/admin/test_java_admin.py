@@ -182,7 +182,6 @@ def test_offsets_of_a_java_broker_are_those_sent_and_committed(site):
     missing = offsets.commit_offset(group, "nobody-has-it", 0, 1)
     assert site.is_4_9 or site.admin.refusal(missing) == 17
 
-    assert site.admin(offsets.delay_offsets()) == {}
     timed = offsets.timed_messages(site.topic)
     assert site.admin.refusal(timed) == 3 if site.is_4_9 else site.admin(timed) == 0
 

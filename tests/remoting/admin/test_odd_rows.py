@@ -8,7 +8,7 @@ import pytest
 from remoting.admin.admin_request import left_out
 from remoting.admin.controllers import broker_sets_of
 from remoting.admin.group_views import subscription_groups_view
-from remoting.admin.groups import all_group_definitions, connections_of_group, progress_of_group
+from remoting.admin.groups import connections_of_group, progress_of_group
 from remoting.admin.name_servers import kv_namespace
 from remoting.admin.offset_table import offsets_of_groups
 from remoting.admin.routes import all_topics, cluster_brokers, route_of
@@ -44,8 +44,7 @@ ANSWERS = {
     "206": (all_topics(), {"topicList": ["t", None, {}]}, ["topicList.1", "topicList.2"]),
     "219": (kv_namespace("n"), {"table": beside("1", [])}, ["table.odd"]),
     "21": (all_topic_definitions(), {"topicConfigTable": beside(TOPIC, TOPIC | {"perm": "x"})}, ["odd"]),
-    "201": (all_group_definitions(), {"subscriptionGroupTable": beside({"groupName": "g"}, [])}, ["odd"]),
-    "201 for mqadmin": (subscription_groups_view(), {"subscriptionGroupTable": beside({"groupName": "g"}, 1)}, ["odd"]),
+    "201": (subscription_groups_view(), {"subscriptionGroupTable": beside({"groupName": "g"}, 1)}, ["odd"]),
     "202": (queue_offsets("t"), {"offsetTable": {QUEUE: ENDS, "odd": ENDS}}, ["odd"]),
     "43": (
         offsets_of_groups(["g"]),
