@@ -147,7 +147,7 @@ def prove(before: LogBefore, now: LogNow, looks: Iterable[Look]) -> LogProof:
         # The end of a shorter log has moved since the promotion: only messages that match are the same for certain.
         return LogProof(same_until, same_until if now.end < before.end else None)
     if epochs_part < same_until:
-        return LogProof(0, None, f"its epochs part from the former ones at {epochs_part}, and its messages do not")
+        return LogProof(0, None, f"the epochs diverge at {epochs_part}, but the messages match")
     return LogProof(epochs_part, epochs_part if epochs_part < before.end else None, is_exact=True)
 
 

@@ -31,7 +31,7 @@ DELETED_AT_ONCE_MAX: Final = 100_000
 
 
 class OffsetsRefused(Exception):
-    """A request is refused as a whole, and nothing of it is done; the sentence says what to do."""
+    """The whole request is refused; nothing was changed. The sentence says what to do."""
 
 
 class NotNow(OffsetsRefused):

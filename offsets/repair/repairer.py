@@ -43,10 +43,10 @@ from remoting.protocol.errors import InvokeError, NotSent
 from serving.durable_file import DurableFileError
 from serving.telemetry.events import Event, Measure
 
-#: A new master has so long to serve, as it may have many messages to put in their queues; without a proof the run ends
-#: then.
+#: How long a new master may take to serve: it may have many messages to put in their queues. Without a proof the run
+#: ends then.
 SERVES_WITHIN_MS: Final = 600_000
-#: So long members of groups are awaited after a change, and so often they are looked for.
+#: How long, and how often, to look for members after a change.
 AWAITED_MS: Final = 120_000
 LOOK_S: Final = 3.0
 _PAUSE_S: Final = 0.1

@@ -265,7 +265,7 @@ def _not_raised(before: Before, queue: QueueNow) -> Decision | None:
     if not before.was_copied():
         return Decision(Outcome.NOT_PROVED, why="this broker was not read as a replica after the last proved reading")
     if not before.is_old_copy(key, shown):
-        return Decision(Outcome.RIGHT, why="it has changed at this broker since, so it is the newer one")
+        return Decision(Outcome.RIGHT, why="the offset changed here after the last reading, so it stays")
     return None
 
 
@@ -275,13 +275,13 @@ def _raised(before: Before, queue: QueueNow) -> Decision:
     if before.pops(key.group) or group.kind is GroupKind.POP:
         return Decision(Outcome.NOT_PROVED, why="it pops: messages below its offset may not be acknowledged")
     if group.kind is GroupKind.UNKNOWN:
-        return Decision(Outcome.NOT_PROVED, why="not all of its members, if any, show that they pull", waits=True)
+        return Decision(Outcome.NOT_PROVED, why="no member is online, or one does not show that it pulls", waits=True)
     if queue.proved is None or queue.proved.until is None or saved is None:
         why = "the message before it was not looked at" if queue.proved is None else queue.proved.why
         return Decision(Outcome.NOT_PROVED, why=why)
     offset = _held_at_most(queue, min(queue.proved.until, saved))
     if queue.shown is not None and offset <= queue.shown:
-        return Decision(Outcome.RIGHT, why="nothing more is proved, or its member is no further")
+        return Decision(Outcome.RIGHT, why="already at the highest proved offset")
     return Decision(Outcome.PUSHED, offset=offset)
 
 
@@ -298,7 +298,7 @@ def _behind_parting(before: Before, queue: QueueNow, parted_at: int, broker: Bro
     if before.pops(key.group) or group.kind is GroupKind.POP:
         return Decision(Outcome.NOT_PROVED, why="it pops, and went on behind where the logs have parted")
     if group.kind is GroupKind.UNKNOWN and group.is_online:
-        return Decision(Outcome.NOT_PROVED, why="not all of its members show that they pull", waits=True)
+        return Decision(Outcome.NOT_PROVED, why="a member does not show that it pulls", waits=True)
     offset = _kept(before, queue, parted_at)
     if offset is None:
         why = "it has no offset here and none is proved: it would begin where its policy says"

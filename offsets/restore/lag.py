@@ -1,7 +1,7 @@
 """How far a group is behind, read from all masters of a cluster now. The edge, but for `lag_in`.
 
-Nothing is taken for 0: a group that has stored no offset begins where its policy says, so its lag is unknown. Offsets
-are read before the ends of queues.
+An unknown lag is never reported as 0: a group that has stored no offset begins where its policy says, so its lag is
+unknown. Offsets are read before the ends of queues.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ TOPICS_MAX: Final = 1_000
 READ_S: Final = 20
 #: Brokers at work at a time: each may answer with megabytes.
 BROKERS_MAX: Final = 4
-#: So many lags are read one after the other without a pause, and one more after each period.
+#: Lags that may be read in a burst, and how often one more may be.
 LAGS_MAX: Final = 20
 PERIOD_MS: Final = 1000
 
@@ -64,7 +64,7 @@ class LagReading(NamedTuple):
 
 
 class LagsTooOften(RestoreRefused):
-    """Brokers were read for lags as often as they are; nothing was sent to them."""
+    """Too many lags were requested; nothing was sent to brokers."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ def lag_in(
 
 
 class LagReader:
-    """Reads lags live: nothing of them is cached, so they are not read as often as anybody likes."""
+    """Reads lags live: nothing is cached, so reads are rate-limited."""
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin

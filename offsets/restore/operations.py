@@ -146,7 +146,9 @@ class Operations:
     async def last(self) -> list[Operation]:
         """Return the operations that are kept, the newest first."""
         async with self._turn:
-            found = await asyncio.to_thread(self._files.read_all, self._damaged)
+            await self._load()
+            # Damaged files were told as they were loaded.
+            found = await asyncio.to_thread(self._files.read_all, lambda _: None)
         return list(reversed(found.values()))
 
     async def _load(self) -> None:

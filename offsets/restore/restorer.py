@@ -92,7 +92,7 @@ class Restored(NamedTuple):
 
 
 class RestoreRefused(Exception):
-    """A request is refused as a whole, nothing of it is done; the sentence says what is wrong and what to do."""
+    """The whole request is refused; nothing was changed. The sentence says what is wrong, and what to do."""
 
 
 class AnotherRuns(RestoreRefused):

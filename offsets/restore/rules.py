@@ -188,4 +188,4 @@ def _not_allowed(wanted: Wanted, now: QueueNow, new: int, options: Options) -> s
         return ""
     if now.members.kind is GroupKind.POP:
         return "the group pops: messages that it has not acknowledged would be skipped (pulls, if it does not)"
-    return "not all of its members, if any, show that it pulls: start them, or say that it does (pulls)"
+    return "no member is online, or one does not show that it pulls: start them, or say that the group pulls (pulls)"

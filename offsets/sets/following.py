@@ -1,7 +1,7 @@
-"""Who is told when the master of a broker set changes.
+"""Notifies listeners of changes of masters.
 
-`Following` itself follows nobody: a manager without `controllerHttpAddr` and `namesrvAddr` has it. `by_controllers.py`
-and `by_name_servers.py` are its children.
+The base class follows no source: it serves a manager without `controllerHttpAddr` and `namesrvAddr`. Its children are
+in `by_controllers.py` and `by_name_servers.py`.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class MasterChanged(Event, frozen=True, kw_only=True):
 
 
 class Following:
-    """The masters of all broker sets, by somebody who knows; this one follows nobody and knows none."""
+    """The masters of all broker sets; this one follows no source and knows none."""
 
     #: Whom it follows, as `GET /v1/manager` names it: `controllers`, `name_servers` or `nobody`.
     source: Literal["controllers", "name_servers", "nobody"] = "nobody"

@@ -23,7 +23,7 @@ from rmq.site.site import Answered, Site, both
 
 Unknown = Literal["unknown"]
 
-#: So many queues behind those that are read are looked for, and more where there are any, up to so many in all.
+#: Hidden queues probed past the last known id, and how many at most where there are any.
 _PROBED: Final = 2
 _HIDDEN_MAX: Final = 256
 _NOT_STORED: Final = "the group has stored no offset: it begins where its policy for new groups says"

@@ -86,7 +86,7 @@ def test_nothing_is_proved_without_a_message_that_is_still_there(fingerprints, b
             ONE,
             epochs((1, 0), (2, 120)),
             2,
-            LogProof(0, None, "its epochs part from the former ones at 120, and its messages do not"),
+            LogProof(0, None, "the epochs diverge at 120, but the messages match"),
         ),
         "an epoch without a master, or one that is not listed": (ONE, epochs((1, 0), (3, 170)), 3, LogProof(150, None)),
         "the former master had a later epoch": (TWO, epochs((1, 0), (3, 155)), 3, LogProof(0, None, "?")),
