@@ -178,7 +178,7 @@ class Site:
             if repairer.running == 0 or any((self.folder / "repairs").glob("*")):
                 break
             await asyncio.sleep(0.005)
-        for _ in range(40):
+        for _ in range(200):
             if repairer.running == 0:
                 break
             await asyncio.sleep(0.005)
