@@ -227,13 +227,15 @@ _COMMITS: Final = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Refused or unreadable",
-            description="Commits that were answered 429 because etcd lags, a second; and stored rows that cannot be "
-            "read, whose queues are unavailable until an operator restores or deletes them.",
+            title="Refused, unreadable or lost",
+            description="Commits that were answered 429 because etcd lags, a second; stored rows that cannot be "
+            "read, whose queues are unavailable until an operator restores or deletes them; and transactions behind a "
+            "damaged part of the local file, since the start: their groups go on at older offsets (commits_lost).",
             limits=bad_above(0.001),
             queries=(
                 Query(rate(f"{_PREFIX}commits_refused_total", BY_INSTANCE, by="instance"), "{{instance}} refused"),
                 _named(now_of_each(f"{_PREFIX}unreadable_rows"), "unreadable rows"),
+                _named(now_of_each(f"{_PREFIX}lost_commits_total"), "lost transactions"),
             ),
         ),
     ),
