@@ -20,7 +20,6 @@ COPY controller/ controller/
 COPY offsets/ offsets/
 COPY store/ store/
 COPY haproxy_config/ haproxy_config/
-COPY timemachine/ timemachine/
 COPY sampling/ sampling/
 COPY role_agent/ role_agent/
 COPY rmq/ rmq/

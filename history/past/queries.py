@@ -8,11 +8,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from history.landing import LANDING
+from history.past.broker_events import TimelineEvent, broker_rows, server_rows, timeline
+from history.past.moments import Seen
+from history.past.rows import History
 from remoting.protocol.fastjson import Dialect, encode
-from timemachine.broker_events import TimelineEvent, timeline
-from timemachine.broker_rows import broker_rows, server_rows
-from timemachine.moments import Seen
-from timemachine.rows import History
 
 #: Where `make run` has the servers write.
 DEFAULT_FOLDER: Final = "~/rocketmq-history"

@@ -8,9 +8,9 @@ from datetime import datetime
 from heapq import nlargest
 from typing import Final
 
+from history.past.rows import History, StoredRow, as_written
 from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_SNAPSHOT
 from remoting.protocol.shapes.history import PastRouteChange
-from timemachine.rows import History, StoredRow, as_written
 
 #: Rows that show what there is, and no change.
 _SHOWING: Final = frozenset({"snapshot", "summary", "finished"})

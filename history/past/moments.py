@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from history.past.rows import History, StoredRow, as_written
+from history.past.server_clock import ServerClock
+from history.past.topic_replay import TopicReplay
 from history.retention import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
 from history.server_rows import CLOCK_SET, HEARTBEATS_MISSING
 from history.times import time_of, unix_us
 from remoting.protocol.shapes.route import TopicRouteData
-from timemachine.rows import History, StoredRow, as_written
-from timemachine.server_clock import ServerClock
-from timemachine.topic_replay import TopicReplay
 
 #: A snapshot is taken once a day at least.
 _SNAPSHOT_WITHIN: Final = timedelta(hours=26)

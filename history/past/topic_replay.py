@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from history.past.rows import StoredRow
 from namesrv.core.routes import route_of
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
@@ -16,7 +17,6 @@ from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.recording.rows import RouteProperties
 from namesrv.recording.snapshot_rows import QueueSettings
 from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
-from timemachine.rows import StoredRow
 
 _DEFAULTS: Final = RouteProperties(support_acting_master=False, order_message_enable=False)
 

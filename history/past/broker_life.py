@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from history.past.rows import StoredRow
 from history.times import unix_us
 from remoting.protocol.shapes.history import LifeSpan, LifeState
 from remoting.protocol.shapes.route import MASTER_ID
-from timemachine.rows import StoredRow
 
 _EVER_US: Final = 2**62
 

@@ -1,4 +1,4 @@
-"""Answers one query about the past and ends: `python -m timemachine.past_answers`, started by a server.
+"""Answers one query about the past and ends: `python -m history.past.answers`, started by a server.
 
 Reading a history takes up to seconds and much memory, so a server does not do it itself. The query is JSON on standard
 input, so that no name of a topic is an argument; the answer is JSON on standard output. Where the history knows
@@ -18,6 +18,11 @@ from typing import Final
 import msgspec
 
 from history.landing import LANDING
+from history.past.broker_events import broker_rows, server_rows, timeline
+from history.past.broker_life import life_of
+from history.past.moments import Moments, NotRecorded
+from history.past.route_changes import route_changes
+from history.past.rows import History, StoredRow
 from history.schemas import NS_TICK, UNOBSERVED_AFTER_MS
 from history.times import time_of, unix_us
 from remoting.clock import SystemClock
@@ -32,12 +37,6 @@ from remoting.protocol.shapes.history import (
     nothing_known,
 )
 from serving.process.system_limits import usable_memory_bytes
-from timemachine.broker_events import timeline
-from timemachine.broker_life import life_of
-from timemachine.broker_rows import broker_rows, server_rows
-from timemachine.moments import Moments, NotRecorded
-from timemachine.route_changes import route_changes
-from timemachine.rows import History, StoredRow
 
 #: Changes of a route, and events and spans of life of a broker, that are answered.
 ITEMS_MAX: Final = 1000

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from history.past.rows import StoredRow
 from history.server_rows import CLOCK_SET, ClockSet
-from timemachine.rows import StoredRow
 
 #: So far apart two moments of one time of day are two.
 _SAME_US: Final = 1_000_000
