@@ -124,5 +124,8 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
     ),
     "mqadmin": Verb("rmq.mqadmin.startup", "mqadmin", "a command of mqadmin, with its options and its output"),
     "watch": Verb("rmq.commands.watch", "watch_routes", "routes of topics, and each change of them"),
+    "haproxy-config": Verb(
+        "rmq.commands.haproxy_config", "write_haproxy_config", "an HAProxy that leads role addresses to masters"
+    ),
     "completion": Verb("rmq.commands.completion", "print_completion", "script for bash, zsh or fish"),
 }

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from haproxy_config.frontends import Frontends, MasterFrontend, SlaveFrontend
+from rmq.haproxy_config.frontends import Frontends, MasterFrontend, SlaveFrontend
 
 #: HAProxy waits so long for a connection to a broker, and after each refusal.
 CONNECT_MS: Final = 100
@@ -73,7 +73,7 @@ def configuration(frontends: Frontends, options: ProxyOptions, rules_digest: str
     interval_ms = check_interval_ms(checked, options.instances)
     sections = (
         [
-            f"# Written by rmq-controller haproxy-config from role addresses {rules_digest}.",
+            f"# Written by rmq haproxy-config from role addresses {rules_digest}.",
             "# Changes go into the rules or the options of that command: the next run overwrites this file.",
         ],
         _global(options, len(frontends.masters) + len(frontends.slaves)),

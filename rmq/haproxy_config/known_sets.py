@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from haproxy_config.frontends import KnownSet, NotConfigurable
 from remoting.clock import SystemClock
 from remoting.protocol.addresses import is_address, is_name
 from remoting.transport.http_exchange import HttpMessage, connection_to, exchange
+from rmq.haproxy_config.frontends import KnownSet, NotConfigurable
 
 #: How long one page, and all pages of a controller, may take.
 TIMEOUT_S: Final = 3.0

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from haproxy_config.frontends import Frontends
 from remoting.protocol.addresses import split_address
+from rmq.haproxy_config.frontends import Frontends
 
 _TABLE: Final = "table inet rocketmq_proxy_sessions"
 #: A reset that carries data is not read: the last answer of a session keeps its end. An end without data has 40 or,

@@ -11,8 +11,8 @@ from peers.role_proxy import states_to_save
 
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.wire.role_check_port import RoleCheckPort
-from haproxy_config.configuration import ProxyOptions, configuration
-from haproxy_config.frontends import Frontends, MasterFrontend
+from rmq.haproxy_config.configuration import ProxyOptions, configuration
+from rmq.haproxy_config.frontends import Frontends, MasterFrontend
 
 HOST = "127.0.0.1"
 #: Generous: only waits that would never end end here.

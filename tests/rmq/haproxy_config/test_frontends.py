@@ -2,7 +2,8 @@
 
 import pytest
 
-from haproxy_config.frontends import (
+from namesrv.core.role_addresses.rules import RoleAddressRule, SlaveAddresses
+from rmq.haproxy_config.frontends import (
     KnownBroker,
     KnownSet,
     MasterFrontend,
@@ -10,7 +11,6 @@ from haproxy_config.frontends import (
     SlaveFrontend,
     frontends_of,
 )
-from namesrv.core.role_addresses.rules import RoleAddressRule, SlaveAddresses
 
 
 def known(*names):

@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from peers.programs import require
 
-from haproxy_config.configuration import ProxyOptions, check_interval_ms, configuration
-from haproxy_config.frontends import Frontends, MasterFrontend, SlaveFrontend
+from rmq.haproxy_config.configuration import ProxyOptions, check_interval_ms, configuration
+from rmq.haproxy_config.frontends import Frontends, MasterFrontend, SlaveFrontend
 
 OPTIONS = ProxyOptions(role_checks=("10.0.0.1:9879", "[fd00::2]:9879"))
 SET_A = MasterFrontend("broker-a", ("10.9.0.5:10911",), {1: "10.0.0.1:10911", 2: "10.0.0.2:10911"})

@@ -22,7 +22,8 @@ from peers.dns import DnsServer
 from peers.processes import free_port
 from peers.programs import require
 
-from haproxy_config import command
+from rmq.cli import command_line
+from rmq.commands.table import COMMANDS
 
 SERVICE = "rmq-set-broker-a.ns.svc.cluster.local"
 #: Addresses of pods: all of 127.0.0.0/8 is this host.
@@ -60,7 +61,8 @@ class Cluster:
             "health-port": self.health_port,
             "connections-max": 1000,
         }
-        assert command.main([f"--{name}={value}" for name, value in arguments.items()]) == 0
+        words = [f"--{name}={value}" for name, value in arguments.items()]
+        assert command_line.run(COMMANDS, ["haproxy-config", *words]) == 0
         (self._folder / "haproxy.cfg").write_text(capsys.readouterr().out)
         self.answer(SERVES, SUPERSEDED)
         await self.haproxy.start()
