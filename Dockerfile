@@ -19,7 +19,6 @@ COPY namesrv/ namesrv/
 COPY controller/ controller/
 COPY offsets/ offsets/
 COPY store/ store/
-COPY sampling/ sampling/
 COPY role_agent/ role_agent/
 COPY rmq/ rmq/
 COPY analytics/ analytics/

@@ -48,7 +48,7 @@ $(VENV)/.unit: $(VENV)/.run
 	touch $@
 
 ## unit: rules and servers, without Java, etcd and Spark; on another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
-UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/role_agent tests/sampling tests/rmq tests/serving tests/console tests/history \
+UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/role_agent tests/rmq tests/serving tests/console tests/history \
 	tests/namesrv tests/controller tests/offsets tests/scaling
 unit: $(VENV)/.unit
 	$(BIN)/pytest --quiet --numprocesses $(WORKERS) $(UNIT)

@@ -70,7 +70,7 @@ def _runs(
         raise TopicNotRecorded(f"no policy of {options.policies} holds for {topic}")
     by_cluster = samples_of(folder, topic, *window)
     if not by_cluster:
-        raise TopicNotRecorded(f"{topic} was not sampled in that time: is it among the topics of rmq-sampler?")
+        raise TopicNotRecorded(f"{topic} was not sampled in that time: is it among the topics of rmq sample?")
     if len(by_cluster) > 1 and options.queues is None:
         clusters = ", ".join(sorted(by_cluster))
         raise TopicNotRecorded(

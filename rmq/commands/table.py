@@ -124,6 +124,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
     ),
     "mqadmin": Verb("rmq.mqadmin.startup", "mqadmin", "a command of mqadmin, with its options and its output"),
     "watch": Verb("rmq.commands.watch", "watch_routes", "routes of topics, and each change of them"),
+    "sample": Verb("rmq.commands.sample", "sample", "how far topics and groups are, each minute into the history"),
     "haproxy-config": Verb(
         "rmq.commands.haproxy_config", "write_haproxy_config", "an HAProxy that leads role addresses to masters"
     ),

@@ -7,7 +7,7 @@ from remoting.admin.groups import GroupConnections, QueueLag, connections_of_gro
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.routes import TopicRoute, route_of
 from remoting.admin.topics import QueueOffsets, queue_offsets
-from sampling.samples import GroupMembers, GroupProgress, Master
+from rmq.sampling.samples import GroupMembers, GroupProgress, Master
 
 
 def masters_of(topic: str) -> AdminRequest[tuple[Master, ...]]:

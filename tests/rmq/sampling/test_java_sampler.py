@@ -24,7 +24,7 @@ class Sampler:
 
     def __init__(self, folder, namesrv, topics):
         self.history = folder / "history"
-        command = [sys.executable, "-m", "sampling", "--namesrv", namesrv.address, "--topics", ",".join(topics)]
+        command = [sys.executable, "-m", "rmq", "sample", "--namesrv", namesrv.address, "--topics", ",".join(topics)]
         command += ["--history", self.history, "--interval", 1, "--name", "sampler_x"]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         self.process = Process("sampler", command, folder=folder, env=env)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from sampling.samples import Master
+from rmq.sampling.samples import Master
 
 #: Kinds of subjects.
 NAMESRV: Final = "namesrv"

@@ -1,17 +1,20 @@
 """Wires a sampler: rounds at intervals, their rows into the history, and an end in order."""
 
 import asyncio
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from history.columns import SAMPLER
 from history.recorder import RecorderIdentity
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from sampling import events
-from sampling.failures import FailureChanges, FailureTracker
-from sampling.options import ADDRESSES, KEYS, Options
-from sampling.rounds import Round
-from sampling.samples import Samples
+from remoting.protocol.signing import Signer
+from rmq.sampling import events
+from rmq.sampling.failures import FailureChanges, FailureTracker
+from rmq.sampling.rounds import Round
+from rmq.sampling.samples import Samples
 from serving import __version__
 from serving.config.options import LONG_MAX
 from serving.logging.logs import STDOUT, Logs, open_logs
@@ -22,8 +25,28 @@ from serving.process.broker_access import OptionNames, SigningLog
 from serving.process.recording import Recording
 from serving.process.signals import Signals
 
+#: What a sampler is to be given.
+KEYS: Final = (
+    "RMQ_SAMPLER_BROKER_ACCESS_KEY and RMQ_SAMPLER_BROKER_SECRET_KEY "
+    "(or --broker-access-key-path and --broker-secret-key-path)"
+)
+#: For whom it signs.
+ADDRESSES: Final = "RMQ_SAMPLER_BROKER_ACCESS_ADDRESSES (or --broker-access-addresses)"
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a sampler."""
+
+    name_servers: tuple[str, ...]
+    topics: tuple[str, ...]
+    history: Path
+    interval_s: int
+    #: Its ns_id in the rows.
+    name: str
+    #: What signs requests, and for which brokers; None signs none.
+    signer: Signer | None = None
 
 
 class Sampler:

@@ -13,9 +13,9 @@ from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError, Refused
-from sampling import requests
-from sampling.failures import BROKER, NAMESRV, TOPIC, Subject
-from sampling.samples import GroupMembers, GroupProgress, Master, MembersByBroker, SetResponse
+from rmq.sampling import requests
+from rmq.sampling.failures import BROKER, NAMESRV, TOPIC, Subject
+from rmq.sampling.samples import GroupMembers, GroupProgress, Master, MembersByBroker, SetResponse
 
 #: Requests under way.
 REQUESTS_MAX: Final = 8

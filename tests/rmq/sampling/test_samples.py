@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from history.rows import Moment, RowMaker
-from sampling.samples import GroupMembers, GroupProgress, Master, OffsetSample, Samples, SetResponse
+from rmq.sampling.samples import GroupMembers, GroupProgress, Master, OffsetSample, Samples, SetResponse
 
 A, B = Master("c", "a", "a:1"), Master("c", "b", "b:1")
 NOBODY = {}

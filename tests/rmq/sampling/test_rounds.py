@@ -10,10 +10,10 @@ from sampling_site import Topics, a_route
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import BrokerRequestCode
-from sampling import rounds
-from sampling.failures import Subject
-from sampling.rounds import REQUESTS_MAX, Round
-from sampling.samples import GroupMembers, GroupProgress
+from rmq.sampling import rounds
+from rmq.sampling.failures import Subject
+from rmq.sampling.rounds import REQUESTS_MAX, Round
+from rmq.sampling.samples import GroupMembers, GroupProgress
 
 MANY = [f"t{number}" for number in range(3 * REQUESTS_MAX)]
 

@@ -13,8 +13,7 @@ from history.recorder import RecorderIdentity
 from history.schemas import FAMILIES
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from sampling.options import Options
-from sampling.service import Sampler
+from rmq.sampling.service import Options, Sampler
 from serving.logging.logs import Logs, json_line
 from serving.process.recording import Recording
 
