@@ -86,7 +86,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "decisions": Verb(
                 "rmq.commands.scaling.autoscaler", "list_decisions", "what the autoscaler makes of topics"
             ),
-            "dry-run": Verb("rmq.commands.scaling.dry_run", "dry_run", "which resizes policies would have made"),
+            "dry-run": Verb("rmq.commands.scaling.dry_run", "play_policies", "which resizes policies would have made"),
         },
     ),
     "controller": Noun(

@@ -1,15 +1,16 @@
-"""`rmq-scaling-dry-run` over landed rows."""
+"""`rmq scaling dry-run` over landed rows."""
 
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.dry_run.__main__ import main
 from controller.dry_run.published_run import DRY_RUN
 from history.landing import Landing
 from history.rows import BrokerRef, Moment, RowMaker, encoded
 from history.schemas import OFFSET_SAMPLE, ROUTE_SNAPSHOT
+from rmq.cli import command_line
+from rmq.commands.table import COMMANDS
 
 START = datetime(2026, 3, 2, 10, tzinfo=UTC)
 POLICIES = """
@@ -66,7 +67,8 @@ def command(tmp_path, samplers, capsys):
     def run(*words, topics="orders"):
         samplers.close()
         span = ("--from", START.isoformat(), "--to", (START + timedelta(hours=3)).isoformat())
-        code = main(["--history", str(tmp_path), "--policies", str(policies), "--topics", topics, *span, *words])
+        named = ("--history", str(tmp_path), "--policies", str(policies), "--topics", topics)
+        code = command_line.run(COMMANDS, ["scaling", "dry-run", *named, *span, *words])
         return code, capsys.readouterr().err
 
     return run
@@ -110,26 +112,26 @@ def test_queues_may_be_given(tmp_path, samplers, command):
 def test_topic_without_a_snapshot_has_to_be_told_its_queues(samplers, command):
     samplers.samples(minutes=3)
     code, error = command()
-    assert (code, "give its queues with --queues and --sets" in error) == (1, True)
+    assert (code, "give its queues with --queues and --sets" in error) == (4, True)
 
 
 def test_topic_that_was_not_sampled_is_named(samplers, command):
     samplers.samples(minutes=3)
     code, error = command(topics="orders-eu")
-    assert (code, "orders-eu was not sampled" in error) == (1, True)
+    assert (code, "orders-eu was not sampled" in error) == (4, True)
 
 
 def test_topic_without_a_policy_is_named(samplers, command):
     samplers.samples("payments", minutes=3)
     code, error = command(topics="payments")
-    assert (code, "holds for payments" in error) == (1, True)
+    assert (code, "holds for payments" in error) == (4, True)
 
 
 def test_topic_of_two_clusters_has_a_run_for_each(tmp_path, samplers, command):
     samplers.samples(minutes=3, cluster="east")
     samplers.samples(minutes=3, cluster="west")
     code, error = command()
-    assert (code, "orders is in the clusters east, west" in error) == (1, True)
+    assert (code, "orders is in the clusters east, west" in error) == (4, True)
     assert command("--queues", "4")[0] == 0
     assert [row["cluster"] for row in written(tmp_path)["topic"]] == ["east", "west"]
 
