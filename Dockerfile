@@ -22,7 +22,7 @@ COPY store/ store/
 COPY role_agent/ role_agent/
 COPY rmq/ rmq/
 COPY analytics/ analytics/
-RUN /opt/rocketmq/bin/pip install .
+RUN /opt/rocketmq/bin/pip install '.[server,etcd]'
 
 FROM build AS build-analytics
 RUN /opt/rocketmq/bin/pip install '.[analytics]'

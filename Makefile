@@ -12,11 +12,11 @@ HISTORY ?= $(HOME)/rocketmq-history
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,etcd]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,analytics]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,etcd,analytics,dev]'
 	touch $@
 
 ## run: a NameServer and a controller in the foreground, on loopback
@@ -44,7 +44,7 @@ WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
 
 # Spark takes longer to install than these tests take.
 $(VENV)/.unit: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,etcd,dev]'
 	touch $@
 
 ## unit: rules and servers, without Java, etcd and Spark; on another Python: make unit PYTHON=python3.13 VENV=.venv-3.13

@@ -20,11 +20,6 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]  # it has no types
-from google.protobuf.message_factory import (  # type: ignore[import-untyped]  # as above
-    GetMessageClass,
-    GetMessageClassesForFiles,
-)
 
 from remoting.clock import Clock
 from serving.config.etcd_options import EtcdSettings
@@ -36,7 +31,15 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # Nothing here forks to go on in Python; with it each subprocess that is started would stop all calls for a moment.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-import grpc as _grpc  # type: ignore[import-untyped]  # it has no types, and reads the environment
+try:
+    import grpc as _grpc  # type: ignore[import-untyped]  # it has no types, and reads the environment
+    from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]  # it has no types
+    from google.protobuf.message_factory import (  # type: ignore[import-untyped]  # as above
+        GetMessageClass,
+        GetMessageClassesForFiles,
+    )
+except ModuleNotFoundError as error:
+    raise StoreError(f"{error.name} is not installed: pip install 'rocketmq-control-plane[etcd]'") from None
 
 grpc: Any = _grpc
 _POOL: Final[Any] = DescriptorPool()
@@ -50,7 +53,7 @@ def _message_classes() -> Any:
     """
     etcd3 = find_spec("etcd3")
     if etcd3 is None or etcd3.origin is None:
-        raise ImportError("the etcd store needs the package etcd3")
+        raise StoreError("etcd3 is not installed: pip install 'rocketmq-control-plane[etcd]'")
     for name in ("kv", "auth", "rpc"):
         source = Path(etcd3.origin).with_name("etcdrpc").joinpath(f"{name}_pb2.py").read_text(encoding="utf-8")
         (literal,) = re.findall(r"serialized_pb=_b\((.*?)\)$", source, re.MULTILINE)
