@@ -7,7 +7,7 @@ RUN_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
+.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants size clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -189,6 +189,11 @@ MUTANTS ?= *[27]
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/mutants.py '$(MUTANTS)'
+
+## size: lines of the product and of its tests, by package, beside the aims; of a commit: make size OF=REVISION
+OF ?=
+size:
+	@$(PYTHON) benchmarks/size.py $(OF)
 
 clean:
 	rm -rf .venv .venv-* .cache build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
