@@ -19,13 +19,10 @@ COPY namesrv/ namesrv/
 COPY controller/ controller/
 COPY offsets/ offsets/
 COPY store/ store/
-COPY haproxy_config/ haproxy_config/
-COPY timemachine/ timemachine/
-COPY sampling/ sampling/
 COPY role_agent/ role_agent/
 COPY rmq/ rmq/
 COPY analytics/ analytics/
-RUN /opt/rocketmq/bin/pip install .
+RUN /opt/rocketmq/bin/pip install '.[server,etcd]'
 
 FROM build AS build-analytics
 RUN /opt/rocketmq/bin/pip install '.[analytics]'

@@ -7,16 +7,16 @@ RUN_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
+.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants size clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,etcd]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,analytics]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,etcd,analytics,dev]'
 	touch $@
 
 ## run: a NameServer and a controller in the foreground, on loopback
@@ -44,11 +44,11 @@ WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
 
 # Spark takes longer to install than these tests take.
 $(VENV)/.unit: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,etcd,dev]'
 	touch $@
 
 ## unit: rules and servers, without Java, etcd and Spark; on another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
-UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/role_agent tests/sampling tests/rmq tests/serving tests/console tests/history \
+UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/role_agent tests/rmq tests/serving tests/console tests/history \
 	tests/namesrv tests/controller tests/offsets tests/scaling
 unit: $(VENV)/.unit
 	$(BIN)/pytest --quiet --numprocesses $(WORKERS) $(UNIT)
@@ -189,6 +189,11 @@ MUTANTS ?= *[27]
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/mutants.py '$(MUTANTS)'
+
+## size: lines of the product and of its tests, by package, beside the aims; of a commit: make size OF=REVISION
+OF ?=
+size:
+	@$(PYTHON) benchmarks/size.py $(OF)
 
 clean:
 	rm -rf .venv .venv-* .cache build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants

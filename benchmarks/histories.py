@@ -14,7 +14,7 @@ from typing import NamedTuple
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests")]
 
 from simulation.faults import history_of  # noqa: E402  # found through the path above
-from simulation.world import World, light_messages  # noqa: E402  # as above
+from simulation.world import World  # noqa: E402  # as above
 
 COUNT_DEFAULT = 3_000
 
@@ -33,13 +33,12 @@ def run(seeds: range) -> Ran:
     gc.set_threshold(50_000, 20, 100)  # as the servers do
     events = elections = virtual_ms = 0
     began_s = time.process_time()
-    with light_messages():
-        for seed in seeds:
-            world = World(*history_of(seed))
-            world.run()
-            events += world.events
-            elections += world.elections
-            virtual_ms += world.now_ms
+    for seed in seeds:
+        world = World(*history_of(seed))
+        world.run()
+        events += world.events
+        elections += world.elections
+        virtual_ms += world.now_ms
     return Ran(time.process_time() - began_s, events, elections, virtual_ms)
 
 

@@ -36,7 +36,7 @@ ROUND_S = 10
 WARM_S = 10
 THREADS = 8
 MESSAGE_BYTES = 1024
-#: Options of `rmq-controller haproxy-config`, by the name of the setting.
+#: Options of `rmq haproxy-config`, by the name of the setting.
 SETTINGS = {"HAProxy": (), "HAProxy, --send-proxy": ("--send-proxy",)}
 
 

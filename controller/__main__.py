@@ -1,24 +1,16 @@
 """Starts a controller. Answers to `ControllerStartup`."""
 
 import socket
-import sys
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from controller.config import CONTROLLER, ControllerConfig
 from serving.process.start import Start, exiting_if_start_fails, requested_start, run
 
-#: Instead of serving, writes the configuration of a proxy.
-_HAPROXY_CONFIG: Final = "haproxy-config"
-
 
 def main() -> None:
-    """Run `rmq-controller` until it is stopped, or its command `haproxy-config`; leaves the process."""
-    if sys.argv[1:2] == [_HAPROXY_CONFIG]:
-        from haproxy_config.command import main as write_config  # noqa: PLC0415  # a server needs nothing of it
-
-        sys.exit(write_config(sys.argv[2:]))
+    """Run `rmq-controller` until it is stopped; leaves the process."""
     with exiting_if_start_fails(CONTROLLER):
         start = requested_start(CONTROLLER)
         run(start.config_file, lambda: _serve(start))

@@ -198,7 +198,8 @@ class Market:
         command = [
             sys.executable,
             "-m",
-            "sampling",
+            "rmq",
+            "sample",
             "--namesrv",
             ";".join(self._namesrvs),
             "--topics",

@@ -63,7 +63,7 @@ class RowFamily(NamedTuple):
         return ENVELOPE + self.columns
 
 
-#: What rows of `rmq-sampler` and `rmq-offset-manager` have as their `source`.
+#: What rows of `rmq sample` and `rmq-offset-manager` have as their `source`.
 SAMPLER: Final = "sampler"
 OFFSET_MANAGER_SOURCE: Final = "offset-manager"
 #: Who records, and sees no broker come or go.

@@ -21,7 +21,7 @@ settings.load_profile("here")
 LOG_TAIL_LINES = 25
 
 #: Folders of tests that start no other program, or only for a moment.
-QUICK = ("remoting", "history", "namesrv", "controller", "serving", "sampling", "helm", "simulation")
+QUICK = ("remoting", "history", "namesrv", "controller", "serving", "rmq/sampling", "helm", "simulation")
 #: What takes a minute or longer starts before the rest: at the end all workers should have something to do.
 LONG = (
     "analytics",
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config, items):
 
     def turn(item):
         path = item.path.relative_to(folder)
-        if path.parts[0] in QUICK:
+        if any(path.is_relative_to(folder) for folder in QUICK):
             return 0
         return 1 + next((number for number, each in enumerate(LONG) if path.is_relative_to(each)), len(LONG))
 

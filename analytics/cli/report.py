@@ -22,7 +22,7 @@ from analytics.reporting.wording import counted, with_clusters
 from analytics.spark.progress import to_stderr
 from analytics.spark.storage import UnreadableFile
 
-#: What `rmq-scaling-dry-run` writes, beside the results of the analyses: nobody runs it each day.
+#: What `rmq scaling dry-run` writes, beside the results of the analyses: nobody runs it each day.
 DRY_RUN: Final = "dry-run"
 _DRY_RUN_FILE: Final = "dry-run/scaling_dry_run.json"
 

@@ -1,4 +1,4 @@
-"""The section about what policies of queue scaling would have done: the result of `rmq-scaling-dry-run`."""
+"""The section about what policies of queue scaling would have done: the result of `rmq scaling dry-run`."""
 
 from collections import defaultdict
 from typing import Final

@@ -1,1 +1,1 @@
-"""What the policies of queue scaling would have done with the recorded history: `rmq-scaling-dry-run`."""
+"""What the policies of queue scaling would have done with the recorded history: `rmq scaling dry-run`."""

@@ -1,8 +1,6 @@
 """Rows of offsets in etcd: loaded in pages, written in transactions that compare revisions and the key `leader`.
 
-Of 128 operations that etcd takes in a transaction a batch uses 100 keys at most, and of 1.5 MiB 1 MiB. etcd3's messages
-are made by protobuf's implementation in Python, which takes 0.1 ms for each row, so writes are encoded here: fields and
-numbers are those of rpc.proto of etcd 3.5 (`TxnRequest`, `Compare`, `RequestOp`, `TxnResponse`).
+Of 128 operations that etcd takes in a transaction a batch uses 100 keys at most, and of 1.5 MiB 1 MiB.
 """
 
 import asyncio
@@ -14,8 +12,9 @@ import msgspec
 from offsets.commits.stored import RowName, StoredOffset, Unreadable, decoded_row, name_of, path_of
 from offsets.etcd_lead import EtcdLead
 from remoting.clock import Clock
+from store.etcd import calls
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
-from store.etcd.client import EtcdConnection, MessageDecodeError, Metadata, messages
+from store.etcd.client import EtcdConnection, Metadata, messages
 from store.etcd.keys import after_prefix, holder_of, leader_value, shown_key
 from store.etcd.threads import CallThreads
 from store.store import OutcomeUnknown
@@ -174,9 +173,6 @@ def _present(kv: Any) -> PresentRow:
         return PresentRow({}, kv.mod_revision, problem)
 
 
-# Transactions as bytes
-
-
 class _Put(NamedTuple):
     key: bytes
     body: bytes | None
@@ -224,98 +220,23 @@ def _transaction(
 
     The value of the key `leader` is compared as well: revisions come again where etcd was put back to an older state.
     """
-    request = encoded_transaction(leader_key, own_key.token, leader_value(own_key.me, own_key.run), puts)
+    request = messages.TxnRequest(
+        compare=[
+            calls.created_at(leader_key, own_key.token),
+            calls.has_value(leader_key, leader_value(own_key.me, own_key.run)),
+            *(calls.modified_at(row.key, row.revision) for row in puts),
+        ],
+        success=[calls.delete(row.key) if row.body is None else calls.put(row.key, row.body, 0) for row in puts],
+        failure=[calls.get(leader_key), *(calls.get(row.key) for row in puts)],
+    )
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> _Outcome:
-        answer = connection.transact(request, timeout=seconds, metadata=metadata)
-        try:
-            is_stored, revision = decoded_answer(answer)
-            if is_stored:
-                return _Outcome(is_stored=True, revision=revision)
-            responses = messages.TxnResponse.FromString(answer).responses
-            leader, *present = (next(iter(response.response_range.kvs), None) for response in responses)
-        except (IndexError, ValueError, MessageDecodeError) as error:
-            raise OutcomeUnknown(f"etcd at {connection.address}: an answer cannot be read: {error}") from None
+        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+        revision = answer.header.revision
+        if answer.succeeded:
+            return _Outcome(is_stored=True, revision=revision)
+        leader, *present = (next(iter(response.response_range.kvs), None) for response in answer.responses)
         holder = LeaderKeyState(None if leader is None else holder_of(leader), revision)
         return _Outcome(is_stored=False, revision=revision, leader_key=holder, present=present)
 
     return call
-
-
-#: The greatest value of a byte of a number that no further byte follows.
-_LAST_MAX: Final = 0x7F
-#: Wire types: a number, or bytes with their length.
-_NUMBER, _BYTES = 0, 2
-#: `Compare.target`; EQUAL is 0 in `result`, which proto3 leaves out.
-_CREATE, _MOD, _VALUE = 1, 2, 3
-#: Fields of `TxnResponse`, and of its `ResponseHeader`.
-_HEADER, _SUCCEEDED, _REVISION = 1, 2, 3
-
-
-def encoded_transaction(leader: bytes, create_revision: int, leader_value: bytes, puts: Sequence[_Put]) -> bytes:
-    """Return the `TxnRequest` of `_transaction`."""
-    leader_key = _field(3, leader)
-    parts = [
-        _field(1, _number_field(2, _CREATE) + leader_key + _number_field(5, create_revision)),
-        _field(1, _number_field(2, _VALUE) + leader_key + _field(7, leader_value)),
-    ]
-    is_mod, writes, reads = _number_field(2, _MOD), [], [_field(3, _field(1, _field(1, leader)))]
-    for put in puts:
-        key = _field(1, put.key)
-        parts.append(_field(1, is_mod + _field(3, put.key) + _number_field(6, put.revision)))
-        writes.append(_field(2, _field(3, key) if put.body is None else _field(2, key + _field(2, put.body))))
-        reads.append(_field(3, _field(1, key)))
-    return b"".join((*parts, *writes, *reads))
-
-
-def decoded_answer(answer: bytes) -> tuple[bool, int]:
-    """Return whether a transaction is stored, and etcd's revision; raises IndexError or ValueError for no answer."""
-    is_stored, revision = False, 0
-    for field, value in _fields(answer):
-        if field == _HEADER and isinstance(value, bytes):
-            revision = next((number for of, number in _fields(value) if of == _REVISION and isinstance(number, int)), 0)
-        elif field == _SUCCEEDED:
-            is_stored = bool(value)
-    return is_stored, revision
-
-
-def _number(value: int) -> bytes:
-    made = bytearray()
-    while value > _LAST_MAX:
-        made.append(value & _LAST_MAX | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
-
-
-def _number_field(field: int, value: int) -> bytes:
-    return _number(field << 3 | _NUMBER) + _number(value)
-
-
-def _field(field: int, value: bytes) -> bytes:
-    return bytes((field << 3 | _BYTES,)) + _number(len(value)) + value
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(message):
-        tag, at = _read_number(message, at)
-        value, at = _read_number(message, at)
-        if tag & 7 == _NUMBER:
-            yield tag >> 3, value
-        elif tag & 7 == _BYTES:
-            if at + value > len(message):
-                raise ValueError(f"it ends within field {tag >> 3}")
-            yield tag >> 3, message[at : at + value]
-            at += value
-        else:
-            raise ValueError(f"it has wire type {tag & 7}, which no transaction has")
-
-
-def _read_number(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while (byte := message[at]) > _LAST_MAX:
-        value |= (byte & _LAST_MAX) << shift
-        shift += 7
-        at += 1
-    return value | byte << shift, at + 1

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from rmq.failures import NotSupportedThere
 from rmq.site.nearest import unknown_sentence
 
 
@@ -42,7 +43,11 @@ class LazyGroup(click.Group):
             return LazyGroup(cmd_name, entry.verbs, help=entry.summary, short_help=entry.summary)
         if entry is None:
             return None
-        command: click.Command = getattr(import_module(entry.module), entry.function)
+        try:
+            command: click.Command = getattr(import_module(entry.module), entry.function)
+        except ModuleNotFoundError as error:
+            what = f"{cmd_name} needs {error.name}, which is not installed here"
+            raise NotSupportedThere(f"{what}: pip install 'rocketmq-control-plane[server]'") from None
         return command
 
     def resolve_command(

@@ -10,15 +10,15 @@ from typing import Final, Self
 import click
 import msgspec
 
+from history.past.moments import Moments, NotRecorded, Seen
+from history.past.queries import DEFAULT_FOLDER, NoHistory, body_line, open_history, span_of, time_in, timeline_of
+from history.past.rows import History
 from remoting.clock import SystemClock
 from rmq.cli.options import SiteCommand, given_options
 from rmq.cli.printed_output import PrintedOutput, style_of
 from rmq.cli.run_settings import settings_in
 from rmq.commands.past_routes import PastRouteRow, differences, past_route_rows
 from rmq.failures import CommandFailed, UnknownName, WrongUse
-from timemachine.moments import Moments, NotRecorded, Seen
-from timemachine.queries import DEFAULT_FOLDER, NoHistory, body_line, open_history, span_of, time_in, timeline_of
-from timemachine.rows import History
 
 
 class TimelineRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from history.past.moments import Seen
 from remoting.protocol.shapes.route import BrokerData, QueueData, TopicRouteData
-from timemachine.moments import Seen
 
 
 class PastRouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

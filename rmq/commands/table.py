@@ -86,7 +86,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "decisions": Verb(
                 "rmq.commands.scaling.autoscaler", "list_decisions", "what the autoscaler makes of topics"
             ),
-            "dry-run": Verb("rmq.commands.scaling.dry_run", "dry_run", "which resizes policies would have made"),
+            "dry-run": Verb("rmq.commands.scaling.dry_run", "play_policies", "which resizes policies would have made"),
         },
     ),
     "controller": Noun(
@@ -124,5 +124,9 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
     ),
     "mqadmin": Verb("rmq.mqadmin.startup", "mqadmin", "a command of mqadmin, with its options and its output"),
     "watch": Verb("rmq.commands.watch", "watch_routes", "routes of topics, and each change of them"),
+    "sample": Verb("rmq.commands.sample", "sample", "how far topics and groups are, each minute into the history"),
+    "haproxy-config": Verb(
+        "rmq.commands.haproxy_config", "write_haproxy_config", "an HAProxy that leads role addresses to masters"
+    ),
     "completion": Verb("rmq.commands.completion", "print_completion", "script for bash, zsh or fish"),
 }

@@ -19,12 +19,12 @@ WAITING_MAX: Final = 16
 #: Seconds after which a query is given up.
 ANSWER_S: Final = 20
 
-#: By its name: `timemachine` knows the servers' tables, so no server imports it. Not from the working directory.
-_COMMAND: Final = (sys.executable, "-P", "-m", "timemachine.past_answers")
+#: By its name: `history.past` knows the servers' tables, so no server imports it. Not from the working directory.
+_COMMAND: Final = (sys.executable, "-P", "-m", "history.past.answers")
 
 
 class HistoryReader:
-    """Has `timemachine` answer queries about the past."""
+    """Has `history.past` answer queries about the past."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(RUNNING_MAX)

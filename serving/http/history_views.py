@@ -81,7 +81,7 @@ _SPAN: Final = (
 PAST_LIFE: Final = Endpoint(
     "/v1/history/broker",
     HistoryViews.past_life,
-    "What happened to a broker set, as rmq-history timeline shows it, and when a broker of it was registered.",
+    "What happened to a broker set, as rmq history timeline shows it, and when a broker of it was registered.",
     PastLife,
     parameters=(
         Parameter("broker", "The brokerName; must be given."),
@@ -96,7 +96,7 @@ PAST_ROUTES: Final = (
     Endpoint(
         "/v1/history/route",
         HistoryViews.past_routes,
-        "The route of a topic at a moment, as rmq-history route shows it, of each NameServer that the history has.",
+        "The route of a topic at a moment, as rmq history route shows it, of each NameServer that the history has.",
         PastRoutes,
         parameters=(_TOPIC, Parameter("at", "Unix ms; now by default.", _UNIX_MS)),
         refusals=(400, 429, 503),

@@ -78,6 +78,10 @@ def exiting_if_start_fails(kind: ServerKind[Config]) -> Iterator[None]:
     except (ConfigError, DurableFileError, StartFailed, _NotPrinted) as error:
         print(f"{kind.program}: {error}", file=sys.stderr)  # noqa: T201  # before there are logs
         sys.exit(EXIT_START_FAILED)
+    except ModuleNotFoundError as error:
+        remedy = "pip install 'rocketmq-control-plane[server]'"
+        print(f"{kind.program}: {error.name} is not installed: {remedy}", file=sys.stderr)  # noqa: T201  # as above
+        sys.exit(EXIT_START_FAILED)
 
 
 def run(config_file: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:

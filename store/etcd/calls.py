@@ -98,9 +98,9 @@ def campaign(
 ) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
     """Create the key `leader` if there is none, and return who holds it then."""
     request = messages.TxnRequest(
-        compare=[_created_at(keys.leader, 0)],
-        success=[_put(keys.leader, leader_value(me, run), lease_id)],
-        failure=[_get(keys.leader)],
+        compare=[created_at(keys.leader, 0)],
+        success=[put(keys.leader, leader_value(me, run), lease_id)],
+        failure=[get(keys.leader)],
     )
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
@@ -117,10 +117,10 @@ def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[EtcdConnection, floa
     """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
     request = messages.TxnRequest(
         compare=[
-            _created_at(keys.leader, own_key.token),
-            _has_value(keys.leader, leader_value(own_key.me, own_key.run)),
+            created_at(keys.leader, own_key.token),
+            has_value(keys.leader, leader_value(own_key.me, own_key.run)),
         ],
-        success=[_delete(keys.leader)],
+        success=[delete(keys.leader)],
     )
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> None:
@@ -139,12 +139,12 @@ def commit(
     """
     request = messages.TxnRequest(
         compare=[
-            _created_at(keys.leader, own_key.token),
-            _has_value(keys.leader, leader_value(own_key.me, own_key.run)),
-            _modified_at(key, revision),
+            created_at(keys.leader, own_key.token),
+            has_value(keys.leader, leader_value(own_key.me, own_key.run)),
+            modified_at(key, revision),
         ],
-        success=[_delete(key) if value is None else _put(key, value, 0)],
-        failure=[_get(keys.leader)],
+        success=[delete(key) if value is None else put(key, value, 0)],
+        failure=[get(keys.leader)],
     )
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> CommitOutcome:
@@ -181,9 +181,7 @@ def put_member(
 ) -> Callable[[EtcdConnection, float, Metadata], bool]:
     """Write the key of this member, and return whether it was still at this revision."""
     key = keys.member(me.id)
-    request = messages.TxnRequest(
-        compare=[_modified_at(key, revision)], success=[_put(key, member_value(me), lease_id)]
-    )
+    request = messages.TxnRequest(compare=[modified_at(key, revision)], success=[put(key, member_value(me), lease_id)])
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> bool:
         return bool(connection.kv.Txn(request, timeout=seconds, metadata=metadata).succeeded)
@@ -258,27 +256,36 @@ def _leader_key(kvs: Any, revision: int) -> LeaderKeyState:
     return LeaderKeyState(holder_of(kvs[0]) if kvs else None, revision)
 
 
-def _created_at(key: bytes, revision: int) -> Any:
+# Parts of transactions
+
+
+def created_at(key: bytes, revision: int) -> Any:
+    """Compare the create revision of a key; 0: it is not there."""
     return messages.Compare(
         result=messages.Compare.EQUAL, target=messages.Compare.CREATE, key=key, create_revision=revision
     )
 
 
-def _modified_at(key: bytes, revision: int) -> Any:
+def modified_at(key: bytes, revision: int) -> Any:
+    """Compare the revision of the last change of a key; 0: it is not there."""
     return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.MOD, key=key, mod_revision=revision)
 
 
-def _has_value(key: bytes, value: bytes) -> Any:
+def has_value(key: bytes, value: bytes) -> Any:
+    """Compare the value of a key."""
     return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.VALUE, key=key, value=value)
 
 
-def _put(key: bytes, value: bytes, lease_id: int) -> Any:
+def put(key: bytes, value: bytes, lease_id: int) -> Any:
+    """Put a value, bound to a lease unless that is 0."""
     return messages.RequestOp(request_put=messages.PutRequest(key=key, value=value, lease=lease_id))
 
 
-def _delete(key: bytes) -> Any:
+def delete(key: bytes) -> Any:
+    """Delete a key."""
     return messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
 
 
-def _get(key: bytes) -> Any:
+def get(key: bytes) -> Any:
+    """Read a key."""
     return messages.RequestOp(request_range=messages.RangeRequest(key=key))

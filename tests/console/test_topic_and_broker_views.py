@@ -61,8 +61,20 @@ class Plane:
         self.lines.pop((server.name, name, broker_id)).close()
 
     def past_route(self, topic, at):
-        """Return what rmq-history shows; None before anything is recorded."""
-        command = [sys.executable, "-m", "timemachine", "--history", self.history, "route", topic, "--json", "--at", at]
+        """Return what `rmq history` shows; None before anything is recorded."""
+        command = [
+            sys.executable,
+            "-m",
+            "rmq",
+            "--history",
+            self.history,
+            "history",
+            "route",
+            topic,
+            "--body",
+            "--at",
+            at,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
         return json.loads(done.stdout)["route"] if done.returncode == 0 else None
 

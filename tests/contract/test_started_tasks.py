@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     *("remoting", "serving", "namesrv", "controller", "offsets", "store"),
-    *("sampling", "role_agent", "rmq", "history"),
+    *("role_agent", "rmq", "history"),
 )
 
 #: Each starts tasks; what they raise goes to nobody, or cancels tasks that have no part in it.

@@ -11,7 +11,7 @@ from offsets.catalogues import EVENTS
 
 #: A file or folder of the repository in a document: in a sentence, a table or a picture.
 _FILE: Final = re.compile(
-    r"(?<![\w/.{<*\[-])(?:remoting|serving|console|history|namesrv|controller|offsets|store|timemachine|analytics|sampling|role_agent|rmq|dashboards|docs|tests|helm|benchmarks|demo)"
+    r"(?<![\w/.{<*\[-])(?:remoting|serving|console|history|namesrv|controller|offsets|store|analytics|role_agent|rmq|dashboards|docs|tests|helm|benchmarks|demo)"
     r"/[\w.-]*\w(?:/[\w.-]*\w)*(?![\w{*…])"
 )
 #: Documents that speak of today's code; the changelog and results of measurements speak of their day.

@@ -10,9 +10,10 @@ from peers.programs import require
 from rendered_chart import FULLNAME, VALUE_SETS, container, merged, objects, objects_of, of_kind, properties, refusal
 
 from controller.endpoint_slices.wanted import wanted_slices
-from haproxy_config import command
-from haproxy_config.configuration import ProxyOptions, configuration
-from haproxy_config.frontends import Frontends, MasterFrontend
+from rmq.cli import command_line
+from rmq.commands.table import COMMANDS
+from rmq.haproxy_config.configuration import ProxyOptions, configuration
+from rmq.haproxy_config.frontends import Frontends, MasterFrontend
 from serving.config.service_sets import service_sets
 
 VALUES = VALUE_SETS["role proxy"]
@@ -37,12 +38,12 @@ def generated(rendered, tmp_path, **replaced):
     """Return what the init container writes; `replaced` are paths of this machine."""
     (init,) = proxy_spec(rendered)["initContainers"]
     program, what, *options = init["command"]
-    assert (program, what) == ("rmq-controller", "haproxy-config")
+    assert (program, what) == ("rmq", "haproxy-config")
     (tmp_path / "sets.json").write_bytes(sets_of(rendered))
     words = [each for each in options if not each.startswith(("--service-sets=", "--output="))]
     output = tmp_path / "haproxy.cfg"
     more = [f"--service-sets={tmp_path / 'sets.json'}", f"--output={output}", f"--run-folder={tmp_path}"]
-    assert command.main([*words, *more]) == 0
+    assert command_line.run(COMMANDS, [what, *words, *more]) == 0
     return output
 
 

@@ -1,17 +1,17 @@
-"""`rmq-history` about a server whose wall clock was set while it ran: what counts is what happened before."""
+"""`rmq history` about a server whose wall clock was set while it ran: what counts is what happened before."""
 
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
 
+from history.past.moments import Moments
+from history.past.rows import History
 from history.recorder import Recorder, RecorderIdentity
 from history.rows import BrokerRef
 from history.schemas import BROKER_STATE, ROUTE_CHANGE
 from history.server_rows import LifecycleEvent, Tick
 from remoting.clock import SystemClock
-from timemachine.moments import Moments
-from timemachine.rows import History
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""What servers answer about the past: the routes of `rmq-history`, when they changed, and lives of brokers."""
+"""What servers answer about the past: the routes of `rmq history`, when they changed, and lives of brokers."""
 
 import json
 import os
@@ -13,24 +13,24 @@ import pytest
 from peers.jars import REPOSITORY
 from written_history import SECOND, THEN, Server, now, seal_all
 
+from history.past.answers import ITEMS_MAX, answer_to, memory_bytes_max
+from history.past.broker_events import broker_rows
+from history.past.broker_life import life_of
+from history.past.moments import NotRecorded
+from history.past.rows import History
 from history.rows import BrokerRef
 from history.schemas import BROKER_STATE
 from history.server_rows import LifecycleEvent, Tick
 from remoting.protocol.shapes.history import PastQuery
-from timemachine.broker_life import life_of
-from timemachine.broker_rows import broker_rows
-from timemachine.moments import NotRecorded
-from timemachine.past_answers import ITEMS_MAX, answer_to, memory_bytes_max
-from timemachine.rows import History
 
 #: Has 16 MiB more than it has once all is imported, and says on standard error how early the kernel ends it.
 LITTLE_MEMORY = """
 import sys
 from pathlib import Path
-from timemachine import past_answers
+from history.past import answers
 pages = int(Path("/proc/self/statm").read_text().split()[0])
-past_answers.MEMORY_BYTES_MAX = pages * 4096 + 16 * 1024**2
-past_answers.main()
+answers.MEMORY_BYTES_MAX = pages * 4096 + 16 * 1024**2
+answers.main()
 print(Path("/proc/self/oom_score_adj").read_text(), file=sys.stderr)
 """
 
@@ -242,7 +242,7 @@ def test_process_answers_names_of_any_kind_and_says_why_not(tmp_path):
 
     def ask(at):
         query = PastQuery(kind="route", folder=str(tmp_path), name=topic, first_ms=ms(at), last_ms=ms(at))
-        command = [sys.executable, "-m", "timemachine.past_answers"]
+        command = [sys.executable, "-m", "history.past.answers"]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         done = subprocess.run(command, input=msgspec.json.encode(query), capture_output=True, check=False, env=env)
         return done.returncode, done.stdout.decode()

@@ -165,7 +165,7 @@ class Sampling:
         if keys:
             env |= {"RMQ_SAMPLER_BROKER_ACCESS_KEY": keys.access, "RMQ_SAMPLER_BROKER_SECRET_KEY": keys.secret}
             env |= {"RMQ_SAMPLER_BROKER_ACCESS_ADDRESSES": "127.0.0.0/8"}
-        command = [sys.executable, "-m", "sampling", "--namesrv", namesrv.address, "--topics", topic]
+        command = [sys.executable, "-m", "rmq", "sample", "--namesrv", namesrv.address, "--topics", topic]
         command += ["--history", self.history, "--interval", "1"]
         self.process = Process(name, command, folder=lab.folder, env=env)
         lab.kept(self)

@@ -158,7 +158,7 @@ class KubernetesSite:
             "nameservers": self.cluster.nameserver,
             "output": folder / "haproxy.cfg",
         }
-        command = [sys.executable, "-m", "controller", "haproxy-config"]
+        command = [sys.executable, "-m", "rmq", "haproxy-config"]
         command += [f"--{name}={value}" for name, value in words.items()]
         written = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=REPOSITORY)
         assert written.returncode == 0, written.stderr

@@ -19,7 +19,7 @@ def states_to_save(shown):
 
 
 class RoleHAProxy:
-    """HAProxy with the configuration that `rmq-controller haproxy-config` writes."""
+    """HAProxy with the configuration that `rmq haproxy-config` writes."""
 
     def __init__(self, folder, rules, controllers, check_ports, options=()):
         self.folder = folder / "haproxy"
@@ -44,7 +44,7 @@ class RoleHAProxy:
         words.append("--controllers=" + ",".join(f"http://127.0.0.1:{each.http_port}" for each in self._controllers))
         words.append("--role-checks=" + ",".join(f"127.0.0.1:{port}" for port in self._check_ports))
         words.append(f"--run-folder={self.folder}")
-        command = [sys.executable, "-m", "controller", *words, *self.options, *more]
+        command = [sys.executable, "-m", "rmq", *words, *self.options, *more]
         written = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=REPOSITORY)
         assert written.returncode == 0, written.stderr
         return written.stdout

@@ -576,22 +576,12 @@ def test_large_site_of_brokers_is_listed(site):
     assert {row["version"] for row in rows} == {"V5_5_0"}
 
 
-def test_dry_run_of_policies_is_not_taken_from_the_present_folder(tmp_path):
-    rmq = Rmq(tmp_path / "operator")
-    planted = rmq.home / "controller"
-    planted.mkdir()
-    (planted / "__init__.py").write_text("")
-    (planted / "dry_run.py").write_text("print('planted')")
-    ran = rmq.run("scaling", "dry-run", "--help")
+def test_command_whose_packages_are_not_installed_says_what_to_install(run_here, monkeypatch):
+    monkeypatch.delitem(sys.modules, "rmq.commands.sample", raising=False)
+    monkeypatch.setitem(sys.modules, "rmq.sampling.service", None)
+    ran = run_here("sample")
 
-    assert (ran.code, "planted" in ran.out, "usage" in ran.out.lower()) == (0, False, True), ran
-
-
-def test_dry_run_of_policies_needs_the_controller_here(run_here, monkeypatch):
-    monkeypatch.setitem(sys.modules, "controller", None)
-    ran = run_here("scaling", "dry-run")
-
-    assert (ran.code, "rmq-scaling-dry-run where it is" in ran.err) == (6, True), ran
+    assert (ran.code, "pip install 'rocketmq-control-plane[server]'" in ran.err) == (6, True), ran
 
 
 def test_commands_and_servers_hide_the_same_secrets():

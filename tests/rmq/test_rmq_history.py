@@ -1,4 +1,4 @@
-"""`rmq history` shows what a real NameServer recorded, as `rmq-history` does and as clients were answered."""
+"""`rmq history` shows what a real NameServer recorded, as clients were answered."""
 
 import json
 import subprocess
@@ -11,9 +11,8 @@ from peers.lab import Lab
 from peers.servers import OurNameServer
 from peers.waiting import wait_until
 from rmq_brokers import ODD_NAMES, register
-from rmq_runs import Ran, Rmq
+from rmq_runs import Rmq
 
-import timemachine.__main__
 from history.landing import LANDING, lines_of
 from remoting.clock import SystemClock
 
@@ -78,17 +77,6 @@ def shown(past, run_here, monkeypatch):
     return run_here
 
 
-@pytest.fixture
-def old(past, capsys):
-    """Run the former command."""
-
-    def run(*words):
-        code = timemachine.__main__.main(["--history", str(past.folder), *words])
-        return Ran(code, *capsys.readouterr())
-
-    return run
-
-
 def test_route_of_a_time_is_the_one_that_clients_were_answered(past, shown):
     for moment in (past.alone, past.both, past.without):
         rows = shown("history", "route", "Orders", "--at", moment.at, "-o", "json").items
@@ -101,23 +89,12 @@ def test_route_of_a_time_is_the_one_that_clients_were_answered(past, shown):
         assert {(row["state"], row["doubt"]) for row in rows} == {("served", None)}
 
 
-def test_former_command_has_the_same_bodies_and_the_same_story(past, shown, old):
-    at = past.both.at
-    bodies = shown("history", "route", "Orders", "--at", at, "--body").out
+def test_body_of_a_route_and_the_end_of_a_story(past, shown):
+    body = shown("history", "route", "Orders", "--at", past.both.at, "--body").out
     events = shown("history", "timeline", "broker-a", "-o", "json").items
-    story = old("timeline", "--broker", "broker-a").out.splitlines()
 
-    assert bodies == old("route", "Orders", "--at", at, "--json").out
-    assert json.loads(json.loads(bodies)["route"])["queueDatas"]
-    assert [row["event"] for row in events] == [line.split(maxsplit=2)[2] for line in story]
+    assert json.loads(json.loads(body)["route"])["queueDatas"]
     assert events[-1]["event"].startswith("master 0 leaves")
-
-
-def test_former_command_names_the_new_one_in_its_help_only(past, old, capsys):
-    with pytest.raises(SystemExit):
-        old("--help")
-    assert "rmq history" in capsys.readouterr().out
-    assert "rmq history" not in "".join(map(str, old("route", "Orders", "--at", past.both.at).out))
 
 
 def test_process_answers_as_its_command_line_says(past):

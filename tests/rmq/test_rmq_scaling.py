@@ -172,10 +172,3 @@ def test_change_without_the_token_is_no_rights(rmq, words):
     ran = rmq.run(*words)
 
     assert (ran.code, "--admin-token-file" in ran.err) == (5, True), ran
-
-
-def test_dry_run_of_policies_is_the_old_program(rmq):
-    ran = rmq.run("scaling", "dry-run", "--history", "/nowhere", "--policies", "/nowhere", "--topics", "t")
-
-    assert ran.code != 0
-    assert "/nowhere" in ran.err

@@ -209,7 +209,7 @@ class Controller:
 
     def sends(self, request, thread):
         """Fail if a thread sends again what may be stored already: it would take its own entry for that of another."""
-        is_once = any(op.request_put is not None and b"/members/" not in op.request_put.key for op in request.success)
+        is_once = any(op.HasField("request_put") and b"/members/" not in op.request_put.key for op in request.success)
         if thread in self.unknown_of and is_once:
             self.world.fail("%s sends a transaction again whose outcome is not known", self.me.id)
 
@@ -258,8 +258,8 @@ def _refusal(request, error):
 
 
 def _key_of(op):
-    change = op.request_put or op.request_delete_range
-    return change.key if change is not None else b""
+    kind = op.WhichOneof("request")
+    return b"" if kind == "request_range" else getattr(op, kind).key
 
 
 class Watcher:

@@ -1,7 +1,7 @@
 """An etcd in virtual time, spoken to in the requests of its own protocol: keys with revisions, leases, watches.
 
 It fails, forgets, and loses requests and answers. The product's client stands on a channel of gRPC; here is what stands
-for that channel. The messages are as those of etcd3, without the 35 us that each of those takes to be made.
+for that channel. Requests are real messages; answers are plain values with their fields.
 """
 
 from collections import deque
@@ -11,47 +11,17 @@ from typing import NamedTuple
 
 from controller.sets.stored_set import StoredSet, decode_stored_set
 from simulation.processes import TIME_IS_OVER
-from store.etcd.client import grpc
+from store.etcd.client import grpc, messages
 
 LATENCY_MS = 1
 
 
-class Message:
-    """A message with the fields that it was made with, and what protobuf says of the others."""
-
-    key = range_end = value = b""
-    limit = revision = lease = start_revision = 0
-    compare = success = failure = ()
-    request_put = request_range = request_delete_range = None
-
-    def __init__(self, **fields):
-        self.__dict__ |= fields
-
-
-class Compare(Message):
-    EQUAL, CREATE, MOD, VALUE = "=", "create_revision", "mod_revision", "value"
-
-
-#: Stands for `etcd3.etcdrpc.rpc_pb2`.
-MESSAGES = SimpleNamespace(
-    Compare=Compare,
-    **dict.fromkeys(
-        [
-            "RangeRequest",
-            "PutRequest",
-            "DeleteRangeRequest",
-            "RequestOp",
-            "TxnRequest",
-            "LeaseGrantRequest",
-            "LeaseKeepAliveRequest",
-            "LeaseRevokeRequest",
-            "WatchRequest",
-            "WatchCreateRequest",
-            "StatusRequest",
-        ],
-        Message,
-    ),
-)
+#: What a comparison is about, by its target.
+_COMPARED = {
+    messages.Compare.CREATE: "create_revision",
+    messages.Compare.MOD: "mod_revision",
+    messages.Compare.VALUE: "value",
+}
 
 
 class RpcFailure(grpc.RpcError):
@@ -171,15 +141,16 @@ class Etcd:
 
     def _txn(self, request, process):
         is_as_wanted = all(
-            getattr(self.kvs.get(each.key, NO_KV), each.target) == getattr(each, each.target)
-            for each in request.compare
+            getattr(self.kvs.get(compare.key, NO_KV), _COMPARED[compare.target])
+            == getattr(compare, _COMPARED[compare.target])
+            for compare in request.compare
         )
         changes = []
         done = request.success if is_as_wanted else request.failure
-        if any(op.request_put is not None and op.request_put.lease not in (0, *self.leases) for op in done):
+        if any(op.HasField("request_put") and op.request_put.lease not in (0, *self.leases) for op in done):
             return RpcFailure("NOT_FOUND", "etcdserver: requested lease not found")
         if is_as_wanted:
-            if any(op.request_range is None for op in request.success):
+            if any(not op.HasField("request_range") for op in request.success):
                 self.revision += 1
             answers = [self._done(op, process, changes) for op in request.success]
         else:
@@ -189,9 +160,9 @@ class Etcd:
         return answer
 
     def _done(self, op, process, changes):
-        if op.request_range is not None:
+        if op.HasField("request_range"):
             return SimpleNamespace(response_range=self._range(op.request_range, process))
-        if op.request_put is not None:
+        if op.HasField("request_put"):
             self._put(op.request_put, process, changes)
         else:
             self._delete(op.request_delete_range.key, process, changes)

@@ -23,8 +23,7 @@ from controller.sets.broker_set import RECOVERY_MARGIN, BrokerSet, EpochStart
 from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
 from controller.sets.stored_set import SetDecision, StoredSet
 from simulation import controllers
-from simulation.etcd import MESSAGES
-from store.etcd import calls, etcd_store
+from store.etcd import calls, client, etcd_store
 from store.etcd.client import EtcdClient
 from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import GrantLease, Leadership, Renew
@@ -195,9 +194,9 @@ def commits_without(*compared):
     def commits(*args):
         def without(compare, success, failure):
             left = [each for i, each in enumerate(compare) if i not in compared]
-            return MESSAGES.TxnRequest(compare=left, success=success, failure=failure)
+            return client.messages.TxnRequest(compare=left, success=success, failure=failure)
 
-        messages = SimpleNamespace(**vars(MESSAGES) | {"TxnRequest": without})
+        messages = SimpleNamespace(**vars(client.messages) | {"TxnRequest": without})
         with mock.patch.object(calls, "messages", messages):
             return commit(*args)
 

@@ -1,4 +1,4 @@
-"""A proxy that leads clients to the master by role checks, as HAProxy does with `rmq-controller haproxy-config`."""
+"""A proxy that leads clients to the master by role checks, as HAProxy does with `rmq haproxy-config`."""
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.roles.verdict import DOWN, RoleVerdict

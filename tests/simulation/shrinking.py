@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from simulation.faults import history_of
-from simulation.world import Violation, World, light_messages
+from simulation.world import Violation, World
 
 
 class Failure:
@@ -16,8 +16,7 @@ class Failure:
 def what_fails(settings, plan):
     """Return what does not hold in a history; None if all does."""
     try:
-        with light_messages():
-            World(settings, plan).run()
+        World(settings, plan).run()
     except Violation as violation:
         return str(violation)
     return None
@@ -61,7 +60,7 @@ def described(failure):
     """Return a history as text: its faults, and what happened."""
     world = World(failure.settings, failure.plan)
     world.story = []
-    with suppress(Violation), light_messages():
+    with suppress(Violation):
         world.run()
     lines = [f"seed {failure.seed}: {failure.what}", str(failure.settings), "faults:"]
     lines += [f"  {fault}" for fault in failure.plan] or ["  none"]

@@ -2,7 +2,7 @@
 
 from simulation.faults import Settings
 from simulation.injection import of_leader
-from simulation.world import World, light_messages
+from simulation.world import World
 from store.document_store import ChangedDocument, DocumentStore
 from store.documents import DocumentKind
 
@@ -34,8 +34,7 @@ def test_documents_are_stored_and_put_back_in_a_simulated_world():
     results = []
     world = World(Settings(profile="lost"), ())
     world.at(8_000, lambda: with_documents(world, results))
-    with light_messages():
-        world.run()
+    world.run()
     assert results == [
         ChangedDocument(None, b"[1]"),
         ChangedDocument(b"[1]", b"[2]"),

@@ -12,7 +12,7 @@ from simulation.faults import KINDS, Fault, Settings, history_of
 from simulation.injection import ACTS
 from simulation.mutants import MUTANTS, UNSEEN, mutated
 from simulation.shrinking import Failure, described, first_failure, shrunk, what_fails
-from simulation.world import World, light_messages
+from simulation.world import World
 
 FROM = int(os.environ.get("RMQ_HISTORIES_FROM", "0"))
 IN_CI = 150
@@ -112,8 +112,7 @@ def test_simulated_history_can_be_repeated():
 def test_simulated_histories_contain_elections_messages_and_failovers():
     worlds = [World(*history_of(seed)) for seed in range(50)]
     for world in worlds:
-        with light_messages():
-            world.run()
+        world.run()
     assert sum(world.elections for world in worlds) > 50
     assert sum(len(world.sets[0].acked) for world in worlds) > 300
     assert sum(world.sets[0].entry.broker_set.master_epoch > 1 for world in worlds) > 10

@@ -15,16 +15,13 @@ Left out, so no history shows it:
 """
 
 from asyncio import events
-from contextlib import contextmanager
 from heapq import heappop, heappush
-from unittest import mock
 
 from simulation import etcd, injection
 from simulation.broker_sets import SimulatedSet
 from simulation.controllers import Controller, config_of
 from simulation.faults import Fault, Settings
 from simulation.role_proxies import RoleProxy
-from store.etcd import calls
 
 #: Within so long after the last fault everything must be well again.
 HEALED_WITHIN_MS = 40_000
@@ -220,10 +217,3 @@ class World:
             self.is_over = True
         elif self.now_ms > self.heal_from_ms + HEALED_WITHIN_MS:
             self.fail("not well %d ms after the last fault: %s", self.now_ms - self.heal_from_ms, ill)
-
-
-@contextmanager
-def light_messages():
-    """Let requests to etcd be made of light messages: the etcd of a world reads no others."""
-    with mock.patch.object(calls, "messages", etcd.MESSAGES):
-        yield

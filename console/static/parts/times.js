@@ -1,4 +1,4 @@
-// Times of day, always UTC: servers, logs and rmq-history have them so.
+// Times of day, always UTC: servers, logs and rmq history have them so.
 
 const MINUTE_MS = 60_000;
 

@@ -1,6 +1,6 @@
 """Answers about the past, from the rows that servers record: `/v1/history/...`, a part of this project alone.
 
-`timemachine` makes them and a server passes them on, so both know these shapes. Times are Unix ms, UTC.
+`history.past` makes them and a server passes them on, so both know these shapes. Times are Unix ms, UTC.
 """
 
 from typing import Literal
@@ -15,7 +15,7 @@ LifeState = Literal["registered", "silent", "absent", "unobserved"]
 
 
 class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What `python -m timemachine.past_answers` reads from its standard input."""
+    """What `python -m history.past.answers` reads from its standard input."""
 
     kind: Literal["route", "route-changes", "timeline"]
     #: The folder of the history (historyDir).
@@ -43,7 +43,7 @@ class PastRoute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PastRoutes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The route of a topic at a moment, as `rmq-history route` shows it."""
+    """The route of a topic at a moment, as `rmq history route` shows it."""
 
     topic: str
     at_unix_ms: int
@@ -105,7 +105,7 @@ class PastLife(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     broker_name: str
     broker_id: int
-    #: As `rmq-history timeline` shows them, in the order of time.
+    #: As `rmq history timeline` shows them, in the order of time.
     events: list[PastEvent]
     #: False if there were more of them, or of `life`: these are the last ones.
     is_complete: bool

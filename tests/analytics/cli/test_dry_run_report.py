@@ -1,4 +1,4 @@
-"""The report shows the result that `rmq-scaling-dry-run` writes: both know its shape, and nothing of each other."""
+"""The report shows the result that `rmq scaling dry-run` writes: both know its shape, and nothing of each other."""
 
 from argparse import Namespace
 

@@ -10,14 +10,14 @@ from route_states import register_broker
 from route_tables import pieces_of, route_tables
 from test_route_model import BrokerLives
 
+from history.past.rows import StoredRow
+from history.past.topic_replay import TopicReplay
 from history.rows import Moment, RowMaker, encoded
 from namesrv.core.route_state import RouteState
 from namesrv.recording import rows
 from namesrv.recording.rows import OrderConfiguration, RouteProperties, SetsChanged, configured
 from namesrv.recording.snapshot_rows import snapshot
 from namesrv.settings.config import NameServerConfig
-from timemachine.rows import StoredRow
-from timemachine.topic_replay import TopicReplay
 
 TOPICS = ("T0", "T1", "T2", "%RETRY%g")
 MOMENT = Moment(1_700_000_000_000_000, 1)

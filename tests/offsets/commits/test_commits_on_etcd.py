@@ -194,6 +194,7 @@ async def test_deleted_row_leaves_etcd_once_it_is_forgotten(tmp_path, etcd, grou
         site.store.write_again(site.table.forget_deleted(CLOCK.unix_ms()))
         gone = lambda: not etcd.ctl("get", key_of(group)).stdout  # noqa: E731
         await eventually(gone, seconds=SOON_S, what="the key is removed")
+        await clean(site)
         site.table.drop_empty()
         assert site.table.rows == {}
 

@@ -1,1 +1,0 @@
-"""`rmq-controller haproxy-config`: the configuration of an HAProxy that leads role addresses to masters."""
