@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Final
 
 import msgspec
 
-from controller.config import ControllerConfig
 from controller.http.scaling_shapes import (
     DecisionListing,
     DecisionView,
@@ -18,29 +18,31 @@ from controller.http.scaling_shapes import (
     ProposalListing,
     ProposalView,
 )
-from controller.http.scaling_views import ScalingViews, answered
+from controller.http.scaling_views import TOPIC_PREFIX, answered, check_leads, operation_view
 from controller.scaling.watching.proposals import Proposal
 from controller.scaling.watching.service import Autoscaler
 from controller.scaling.watching.topic_decisions import TopicDecision
-from serving.config.stored_config import StoredConfig
-from serving.http.views import MetricsText, ViewRequest
-from serving.metrics.health import Health
+from serving.http.endpoints import LIMIT, Parameter
+from serving.http.paths import get, post, put
+from serving.http.views import ViewRequest
+from store.documents import DOCUMENT_BYTES_MAX
+
+_PROPOSAL: Final = Parameter("id", "The id of the proposal.")
 
 
-class AutoscalerViews(ScalingViews):
-    """One method per path."""
+class AutoscalerViews:
+    """Policies, decisions and proposals of the autoscaler."""
 
-    def __init__(
-        self, health: Health, metrics: MetricsText, settings: StoredConfig[ControllerConfig], autoscaler: Autoscaler
-    ) -> None:
-        super().__init__(health, metrics, settings, autoscaler.scaling)
+    def __init__(self, autoscaler: Autoscaler) -> None:
         self._autoscaler = autoscaler
 
-    def policies(self, _: ViewRequest) -> PolicyListing:
-        """Return the policies in force, and where they come from; those of a file every controller knows."""
+    @get("/v1/scaling/policies", refusals=(400, 409, 503))
+    def policies(self) -> PolicyListing:
+        """The policies of the autoscaler that are in force, and where they come from."""
+        # Those of a file every controller knows.
         source = self._autoscaler.policies
         if not source.is_file:
-            self._check_leads()
+            check_leads(self._autoscaler.scaling)
             source.look_at_store()
         return PolicyListing(
             source=source.source,
@@ -62,15 +64,16 @@ class AutoscalerViews(ScalingViews):
             problem=source.problem,
         )
 
-    async def replace_policies(self, request: ViewRequest) -> PolicyListing:
-        """Put other policies in force."""
-        body: PolicyDocument = request.body
+    @put("/v1/scaling/policies", body_bytes_max=DOCUMENT_BYTES_MAX, refusals=(409, 503, 504))
+    async def replace_policies(self, body: PolicyDocument) -> PolicyListing:
+        """Replace all policies of the autoscaler; refused while they come from a file."""
         await answered(self._autoscaler.replace_policies(msgspec.json.encode(body).decode()))
-        return self.policies(request)
+        return self.policies()
 
+    @get("/v1/scaling/decisions", parameters=(TOPIC_PREFIX, LIMIT), refusals=(400, 409, 503))
     def decisions(self, request: ViewRequest) -> DecisionListing:
-        """Return the last verdicts on topics with a prefix."""
-        self._check_leads()
+        """What the autoscaler makes of each topic that has a policy, and why; and the last changes of that."""
+        check_leads(self._autoscaler.scaling)
         found = [each for each in self._autoscaler.decisions() if each.topic.startswith(request.prefix)]
         changes = (each for each in self._autoscaler.changes() if each.topic.startswith(request.prefix))
         return DecisionListing(
@@ -80,19 +83,21 @@ class AutoscalerViews(ScalingViews):
             changes=_views(islice(changes, request.page.limit)),
         )
 
-    def proposals(self, _: ViewRequest) -> ProposalListing:
-        """Return the proposals that wait for an operator."""
-        self._check_leads()
+    @get("/v1/scaling/proposals", refusals=(400, 409, 503))
+    def proposals(self) -> ProposalListing:
+        """Resizes that wait for an operator, by topic."""
+        check_leads(self._autoscaler.scaling)
         return ProposalListing(proposals=[_proposal(each) for each in self._autoscaler.proposals()])
 
-    async def approve_proposal(self, request: ViewRequest) -> OperationView:
+    @post("/v1/scaling/proposals/{id}/approve", status=201, parts=(_PROPOSAL,), refusals=(404, 409, 503, 504))
+    async def approve_proposal(self, request: ViewRequest, body: OperatorReason) -> OperationView:
         """Start a proposed resize."""
-        body: OperatorReason = request.body
-        return self._view(await answered(self._autoscaler.approve(request.path["id"], body.reason)))
+        started = await answered(self._autoscaler.approve(request.path["id"], body.reason))
+        return operation_view(self._autoscaler.scaling, started)
 
-    async def dismiss_proposal(self, request: ViewRequest) -> ProposalView:
-        """Give up a proposal."""
-        body: OperatorReason = request.body
+    @post("/v1/scaling/proposals/{id}/dismiss", parts=(_PROPOSAL,), refusals=(404, 409, 503))
+    async def dismiss_proposal(self, request: ViewRequest, body: OperatorReason) -> ProposalView:
+        """Give up a proposal; the same count is not proposed again for a day."""
         return _proposal(await answered(self._dismissed(request.path["id"], body.reason)))
 
     async def _dismissed(self, proposal_id: str, reason: str) -> Proposal:

@@ -2,10 +2,9 @@
 
 from collections.abc import Awaitable
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from controller.config import ControllerConfig
-from controller.http.autoscaler_views import AutoscalerViews
+from controller.http.scaling_shapes import OperatorReason
 from controller.http.switchover_shapes import (
     RestartStepView,
     RollingRestartView,
@@ -15,17 +14,18 @@ from controller.http.switchover_shapes import (
 )
 from controller.refusals import NotLeader
 from controller.scaling.watching.service import Autoscaler
+from controller.switchover.request import SwitchoverRequest
 from controller.switchover.rolling_restart import RestartPhase, RollingRestart
-from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RollingRestarts
+from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RestartRequest, RollingRestarts
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
 from controller.switchover.switchover import Switchover
-from serving.config.stored_config import StoredConfig
-from serving.http.views import MetricsText, NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
-from serving.metrics.health import Health
+from serving.http.endpoints import LIMIT, Parameter
+from serving.http.paths import get, post
+from serving.http.views import NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
 from store.store import DocumentRefused, StoreError
 
-if TYPE_CHECKING:
-    from controller.http.scaling_shapes import OperatorReason
+PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
+_SET: Final = Parameter("name", "The brokerName.")
 
 Answer = TypeVar("Answer")
 
@@ -38,47 +38,45 @@ class PlannedChanges(NamedTuple):
     restarts: RollingRestarts
 
 
-class SwitchoverViews(AutoscalerViews):
-    """One method per path."""
+class SwitchoverViews:
+    """Switchovers and rolling restarts."""
 
-    def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        settings: StoredConfig[ControllerConfig],
-        planned: PlannedChanges,
-    ) -> None:
-        super().__init__(health, metrics, settings, planned.autoscaler)
+    def __init__(self, planned: PlannedChanges) -> None:
         self._planned = planned
 
-    async def switch_over(self, request: ViewRequest) -> SwitchoverView:
-        """Begin a switchover."""
-        return _switchover(await _answered(self._planned.switchovers.begin(request.path["name"], request.body)))
-
+    @get("/v1/broker-sets/{name}/switchover", parts=(_SET,), refusals=(400, 404))
     def switchover(self, request: ViewRequest) -> SwitchoverView:
-        """Return the switchover of a set, or its last one."""
+        """The switchover of a set that is under way, or the last one since this controller started."""
         name = request.path["name"]
         found = self._planned.switchovers.of_set(name)
         if found is None:
             raise NotFound(f"This controller has begun no switchover of {name} since its start.")
         return _switchover(found)
 
+    @post("/v1/broker-sets/{name}/switchover", status=202, parts=(_SET,), refusals=(404, 409))
+    async def switch_over(self, request: ViewRequest, body: SwitchoverRequest) -> SwitchoverView:
+        """Begin a planned switchover: another broker in sync becomes master, without loss."""
+        return _switchover(await _answered(self._planned.switchovers.begin(request.path["name"], body)))
+
+    @get("/v1/switchovers", parameters=(PREFIX, LIMIT), refusals=(400,))
     def switchovers(self, request: ViewRequest) -> SwitchoverListing:
-        """Return the last switchovers."""
+        """The last switchovers that this controller has begun, the newest first."""
         found = (each for each in self._planned.switchovers if each.broker_name.startswith(request.prefix))
         return SwitchoverListing(switchovers=[_switchover(each) for each in islice(found, request.page.limit)])
 
-    async def begin_restart(self, request: ViewRequest) -> RollingRestartView:
-        """Begin a rolling restart."""
-        return self._restart(await _answered(self._planned.restarts.begin(request.path["name"], request.body)))
-
+    @get("/v1/broker-sets/{name}/rolling-restart", parts=(_SET,), refusals=(400, 404, 409, 503))
     async def rolling_restart(self, request: ViewRequest) -> RollingRestartView:
-        """Return the rolling restart of a set, or its last one."""
+        """The rolling restart of a set that is under way, or the last one."""
         return self._restart(await _answered(self._found(request.path["name"])))
 
-    async def abort_restart(self, request: ViewRequest) -> RollingRestartView:
-        """Abort a rolling restart."""
-        body: OperatorReason = request.body
+    @post("/v1/broker-sets/{name}/rolling-restart", status=202, parts=(_SET,), refusals=(404, 409, 503))
+    async def begin_restart(self, request: ViewRequest, body: RestartRequest) -> RollingRestartView:
+        """Begin a rolling restart: it names each broker when it may be restarted, the master last."""
+        return self._restart(await _answered(self._planned.restarts.begin(request.path["name"], body)))
+
+    @post("/v1/broker-sets/{name}/rolling-restart/abort", parts=(_SET,), refusals=(404, 409, 503))
+    async def abort_restart(self, request: ViewRequest, body: OperatorReason) -> RollingRestartView:
+        """Abort a rolling restart: no more brokers are named."""
         return self._restart(await _answered(self._planned.restarts.abort(request.path["name"], body.reason)))
 
     async def _found(self, broker_name: str) -> RollingRestart:

@@ -1,4 +1,4 @@
-"""What the paths about the manager itself answer: whether it leads, whom it follows, probes, options, metrics."""
+"""What the path about the manager itself answers: whether it leads, whom it follows, what is not stored yet."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -9,7 +9,8 @@ from offsets.config import OFFSET_MANAGER, OffsetManagerConfig, StoreKind
 from offsets.lead import Lead
 from offsets.sets.following import Following
 from serving.http.paths import get
-from serving.http.views import MetricsText, ServerViews, Unavailable
+from serving.http.server_views import check_serving
+from serving.http.views import Unavailable
 from serving.metrics.health import Health
 
 
@@ -48,35 +49,16 @@ class StoredOffsets(NamedTuple):
     last_flush_error: str = ""
 
 
-class FixedConfig(NamedTuple):
-    """The options in force: no request changes them."""
-
-    config: OffsetManagerConfig
-
-
-class ManagerViews(ServerViews[OffsetManagerConfig]):
-    """The views of any server, and of the manager itself."""
+class ManagerViews:
+    """The view of the manager itself."""
 
     def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        config: OffsetManagerConfig,
-        lead: Lead,
-        following: Following,
-        stored: Callable[[], StoredOffsets],
+        self, config: OffsetManagerConfig, lead: Lead, following: Following, stored: Callable[[], StoredOffsets]
     ) -> None:
-        super().__init__(OFFSET_MANAGER, health, metrics, FixedConfig(config))
         self._options = config
         self._lead = lead
         self._following = following
         self._stored = stored
-
-    def check_ready(self) -> None:
-        """Raise Unavailable unless this manager answers, or another one is known to."""
-        super().check_ready()
-        if self._lead.role == "loading" or self._lead.leader is None:
-            raise Unavailable("This offset manager is loading, or no offset manager leads at present.")
 
     @get("/v1/manager", refusals=(400,))
     def manager(self) -> ManagerView:
@@ -98,3 +80,10 @@ class ManagerViews(ServerViews[OffsetManagerConfig]):
             oldest_dirty_ms=stored.oldest_dirty_ms,
             last_flush_error=stored.last_flush_error,
         )
+
+
+def check_ready(health: Health, lead: Lead) -> None:
+    """Raise Unavailable unless this manager answers, or another one is known to."""
+    check_serving(OFFSET_MANAGER.name, health)
+    if lead.role == "loading" or lead.leader is None:
+        raise Unavailable("This offset manager is loading, or no offset manager leads at present.")
