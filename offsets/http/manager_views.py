@@ -1,43 +1,16 @@
 """What the path about the manager itself answers: whether it leads, whom it follows, what is not stored yet."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from offsets.config import OFFSET_MANAGER, OffsetManagerConfig, StoreKind
+from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
 from offsets.sets.following import Following
 from serving.http.paths import get
 from serving.http.server_views import check_serving
 from serving.http.views import Unavailable
 from serving.metrics.health import Health
-
-
-class ManagerView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One offset manager."""
-
-    id: str
-    #: `host:port` at which clients reach it.
-    address: str
-    group: str
-    role: Literal["leading", "loading", "following"]
-    #: Of the manager that leads, this one too; null: no manager is known to.
-    leader_address: str | None
-    #: Who tells it the masters. `nobody`: neither controllerHttpAddr nor namesrvAddr is set, so it reads no broker and
-    #: repairs nothing.
-    follows: Literal["controllers", "name_servers", "nobody"]
-    #: A controller or NameServer has answered lately.
-    masters_known: bool
-    #: Broker sets that it follows, and those of them that have a master.
-    broker_sets: int
-    broker_sets_with_master: int
-    store: StoreKind
-    #: Offsets that clients committed to it: those it has, and those of them that the store lacks.
-    offsets: int
-    dirty_keys: int
-    oldest_dirty_ms: int
-    last_flush_error: str
+from serving.shapes.offsets import ManagerView
 
 
 class StoredOffsets(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from offsets.config import RepairMode
-from offsets.http.commits import Who, refusals
+from offsets.http.commits import refusals
 from offsets.lead import Lead
 from offsets.repair.repairer import NotApplicable, Repairer
 from offsets.repair.rules import Outcome
@@ -15,6 +15,7 @@ from offsets.sets.following import Following
 from serving.http.endpoints import Parameter
 from serving.http.paths import get, post
 from serving.http.views import NotFound, StateConflict, ViewRequest, requested_page
+from serving.shapes.offsets import ApplyBody
 
 _DIGITS_MAX: Final = 9
 _RUN: Final = Parameter("run", "Number of the run.", {"type": "integer"})
@@ -22,17 +23,6 @@ _RUN: Final = Parameter("run", "Number of the run.", {"type": "integer"})
 _APPLIED_MAX: Final = 4
 #: Queues in an answer to it; a run lists all of them.
 _SHOWN_MAX: Final = 10_000
-
-
-class ApplyBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A run that is to write what it would change."""
-
-    #: The name of an operator.
-    writer: Who
-    #: Only answer what it would write now.
-    dry_run: bool = False
-    #: Also where a group has gone on since behind a lost end: it reads that again.
-    allow_back: bool = False
 
 
 class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -1,22 +1,20 @@
-"""Bodies of requests to the offset manager, and what is read of its answers (docs/offset-restores.md). Pure.
+"""What is read of answers of the offset manager in another form than `serving.shapes.offsets` has them. Pure.
 
-They are structs of their own: the command runs on machines without the servers' code. Those named `...Row` are shown as
-they come.
+Those named `...Row` are shown as they come.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
 from rmq.output.rows import RowKey
+from serving.shapes.offsets import SetProblemView
 
 #: A restore reads brokers for 12 s, and writes for 18 s.
 RESTORE_TIMEOUT_S = 60.0
 #: A repair looks at messages for 10 s, and writes; a file takes some seconds more.
 REPAIR_TIMEOUT_S = 60.0
 FILE_TIMEOUT_S = 90.0
-
-FileDialect = Literal["broker", "client"]
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -26,22 +24,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 # The manager, and what it reads
-
-
-class ManagerDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One offset manager."""
-
-    address: str
-    role: str
-    leader_address: str | None = None
-    follows: str
-    masters_known: bool
-    broker_sets: int
-    broker_sets_with_master: int
-    store: str
-    offsets: int
-    dirty_keys: int
-    last_flush_error: str = ""
 
 
 class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -181,71 +163,7 @@ class RepairQueues(Page, frozen=True, kw_only=True):
     queues: list[RepairedRow]
 
 
-class WantedRepair(msgspec.Struct, frozen=True, rename="camel"):
-    """Who lets a run write what it would change."""
-
-    writer: str
-    dry_run: bool
-    allow_back: bool
-
-
 # Restores, and files
-
-
-class WantedRestore(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is to be restored."""
-
-    writer: str
-    cluster: str
-    group: str | None = None
-    topic: str | None = None
-    broker_name: str | None = None
-    moment: int | Literal["former"]
-    dry_run: bool = False
-    allow_back: bool = False
-    allow_unproved: bool = False
-    over_resets: bool = False
-    pulls: bool = False
-
-
-class WantedUndo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is to be undone."""
-
-    writer: str
-    operation_id: str
-    dry_run: bool = False
-    force: bool = False
-    allow_unproved: bool = False
-    pulls: bool = False
-
-
-class WantedImport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A file whose offsets are to be stored."""
-
-    writer: str
-    dialect: FileDialect
-    file: bytes = b""
-    cluster: str
-    namespace: str = ""
-    broker_name: str = ""
-    group: str = ""
-    target: Literal["manager", "broker"]
-    dry_run: bool = False
-    allow_back: bool = False
-    allow_unproved: bool = False
-    pulls: bool = False
-
-
-class WantedExport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Which offsets are wanted as a file."""
-
-    dialect: FileDialect
-    source: Literal["manager", "readings"]
-    cluster: str
-    namespace: str = ""
-    broker_name: str | None = None
-    group: str | None = None
-    topic: str | None = None
 
 
 class RestoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -265,30 +183,15 @@ class RestoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why: str = ""
 
 
-class SetProblem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A broker set of which nothing is known."""
-
-    broker_name: str
-    reason: str
-
-
 class RestoreDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became, or would become, of all queues."""
 
     operation_id: str
     counts: dict[str, int]
     queues: list[RestoredRow]
-    problems: list[SetProblem] = []
+    problems: list[SetProblemView] = []
     #: Of an import.
     unused: list[str] = []
-
-
-class ExportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Offsets as a file."""
-
-    file: bytes
-    offsets: int
-    unavailable: list[str] = []
 
 
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -334,103 +237,20 @@ class LagDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     known_lag: int | None = None
     unknown: int
     queues: list[LagRow]
-    unavailable: list[SetProblem] = []
-
-
-class TopicGroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A group that has offsets in a topic."""
-
-    row_key: ClassVar[RowKey] = ("cluster", "group", "kind")
-
-    cluster: str
-    group: str
-    kind: str
-    broker_sets: int
-
-
-class TopicGroupPage(Page, frozen=True, kw_only=True):
-    """A page of the groups of a topic."""
-
-    groups: list[TopicGroupRow]
+    unavailable: list[SetProblemView] = []
 
 
 # Order
 
 
-class WantedGroup(msgspec.Struct, frozen=True):
-    """A group that is to be declared orderly, or not any more."""
-
-    writer: str
-    cluster: str
-    group: str
-
-
-class ChangedGroup(msgspec.Struct, frozen=True):
-    """Whether that changed anything."""
-
-    changed: bool
-
-
-class OrderlyGroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A declared group."""
-
-    row_key: ClassVar[RowKey] = ("cluster", "group")
-
-    cluster: str
-    group: str
-
-
-class OrderlyGroupPage(Page, frozen=True, kw_only=True):
-    """A page of declared groups."""
-
-    groups: list[OrderlyGroupRow]
-
-
-class OverlapRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A queue that two clients hold at the same time."""
-
-    row_key: ClassVar[RowKey] = ("cluster", "group", "topic", "broker_name", "queue_id", "clients")
-
-    cluster: str
-    group: str
-    topic: str
-    broker_name: str
-    queue_id: int
-    clients: tuple[str, str]
-    since_unix_ms: int
-
-
-class OverlapPage(Page, frozen=True, kw_only=True):
-    """A page of overlaps."""
-
-    overlaps: list[OverlapRow]
-
-
 class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A queue that a client holds."""
 
-    #: Blank in an answer: it has the client once for all its queues.
-    client_id: str = ""
+    client_id: str
     topic: str
     broker_name: str
     queue_id: int
     #: `held`, `expired`, or `dropped`: the client is giving it up.
     state: str
-    locked_unix_ms: int | None = None
-    replayed_unix_ms: int | None = None
-
-
-class HolderDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A client, and what it holds."""
-
-    client_id: str
-    queues: list[HeldQueueRow]
-
-
-class HolderPage(Page, frozen=True, kw_only=True, rename="camel"):
-    """A page of the clients of a group."""
-
-    is_declared: bool
-    kind: str
-    members: int
-    holders: list[HolderDocument]
+    locked_unix_ms: int | None
+    replayed_unix_ms: int | None

@@ -8,14 +8,8 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.offsets.asking import check_follows, manager_answer, pages, with_clock
 from rmq.failures import CommandFailed, PartlyDone
 from rmq.site.http_api import ApiRequest, path_of
-from rmq.site.offset_documents import (
-    REPAIR_TIMEOUT_S,
-    RepairedRow,
-    RepairPage,
-    RepairQueues,
-    RepairRow,
-    WantedRepair,
-)
+from rmq.site.offset_documents import REPAIR_TIMEOUT_S, RepairedRow, RepairPage, RepairQueues, RepairRow
+from serving.shapes.offsets import ApplyBody
 
 WOULD_CHANGE = "would change"
 #: Outcomes that leave messages to be read again, or skipped.
@@ -57,7 +51,7 @@ async def repair(session: OperatorSession, run: int, *, allow_back: bool) -> Non
 
     def request(*, is_preview: bool) -> ApiRequest[RepairQueues]:
         path = path_of("offsets", "repairs", str(run), "apply")
-        body = WantedRepair(operator_name(), is_preview, allow_back)
+        body = ApplyBody(writer=operator_name(), dry_run=is_preview, allow_back=allow_back)
         return ApiRequest(path, RepairQueues, {}, "POST", body, timeout_s=REPAIR_TIMEOUT_S, is_preview=is_preview)
 
     preview = await with_clock(manager_answer(session, request(is_preview=True)), "looking at brokers")

@@ -13,7 +13,8 @@ from rmq.commands.offsets.repairs import WOULD_CHANGE
 from rmq.failures import CommandFailed, NotReachable, PartlyDone, first_of
 from rmq.output.rows import RowKey, iso_time
 from rmq.site.http_api import ApiRequest, HttpServers, call, offset_managers, path_of
-from rmq.site.offset_documents import JumpPage, JumpRow, ManagerDocument, RepairPage, RepairRow, SetPage, SetRow
+from rmq.site.offset_documents import JumpPage, JumpRow, RepairPage, RepairRow, SetPage, SetRow
+from serving.shapes.offsets import ManagerView
 
 Kind = Literal["manager", "brokerSet", "replica", "jumps", "repair"]
 State = Literal[
@@ -61,13 +62,13 @@ async def show_status(session: OperatorSession) -> None:
     """
     settings = session.site.settings
     rows: list[OffsetStatusRow] = []
-    found: list[tuple[HttpServers, ManagerDocument]] = []
+    found: list[tuple[HttpServers, ManagerView]] = []
     failures: list[CommandFailed] = []
     named = offset_managers(settings)
     for url in named.urls:
         server = HttpServers((url,), named.kind, named.option)
         try:
-            manager = await call(settings, server, ApiRequest(path_of("manager"), ManagerDocument))
+            manager = await call(settings, server, ApiRequest(path_of("manager"), ManagerView))
         except CommandFailed as failure:
             failures.append(failure)
             rows.append(OffsetStatusRow(kind="manager", name=url, state="failed", detail=str(failure)))
@@ -95,7 +96,7 @@ async def show_status(session: OperatorSession) -> None:
         raise PartlyDone(f"not well: {first_of(wrong)}")
 
 
-def _no_leader(manager: ManagerDocument, option: str) -> str:
+def _no_leader(manager: ManagerView, option: str) -> str:
     if manager.role == "loading":
         return f"{manager.address} reads what its store has: repeat it in some seconds"
     if manager.leader_address:
@@ -103,7 +104,7 @@ def _no_leader(manager: ManagerDocument, option: str) -> str:
     return "no offset manager leads at present"
 
 
-def _manager_row(manager: ManagerDocument) -> OffsetStatusRow:
+def _manager_row(manager: ManagerView) -> OffsetStatusRow:
     state: State = "leads" if manager.role == "leading" else "loading" if manager.role == "loading" else "follows"
     detail = [
         f"follows {manager.follows.replace('_', ' ')}",

@@ -17,9 +17,8 @@ from rmq.site.offset_documents import (
     OperationRow,
     SetPage,
     SetRow,
-    TopicGroupPage,
-    TopicGroupRow,
 )
+from serving.shapes.offsets import TopicGroupListing, TopicGroupView
 
 _CAUSES = ("failover", "restart", "lost", "reset", "deleted")
 #: The manager reads brokers for 20 s at most.
@@ -99,9 +98,9 @@ async def show_lag(session: OperatorSession, group: str, topic: str | None, clus
 @with_session
 async def list_groups(session: OperatorSession, topic: str) -> None:
     """List the groups that have offsets in a topic at brokers: they read it, or have read it."""
-    found = await pages(session, path_of("offsets", "groups"), TopicGroupPage, {"topic": topic})
+    found = await pages(session, path_of("offsets", "groups"), TopicGroupListing, {"topic": topic})
     rows = [row for page in found for row in page.groups]
     if not rows:
         await check_follows(session)
         session.note(f"no group has an offset in {topic}, at the brokers that `rmq offsets sets` lists")
-    session.show(rows, TopicGroupRow)
+    session.show(rows, TopicGroupView)
