@@ -6,7 +6,14 @@ from typing import Final
 
 import msgspec
 
-from controller.http.scaling_shapes import (
+from controller.http.scaling_views import TOPIC_PREFIX, answered, check_leads, operation_view
+from controller.scaling.watching.proposals import Proposal
+from controller.scaling.watching.service import Autoscaler
+from controller.scaling.watching.topic_decisions import TopicDecision
+from serving.http.endpoints import LIMIT, Parameter
+from serving.http.paths import get, post, put
+from serving.http.views import ViewRequest
+from serving.shapes.scaling import (
     DecisionListing,
     DecisionView,
     FindingView,
@@ -18,13 +25,6 @@ from controller.http.scaling_shapes import (
     ProposalListing,
     ProposalView,
 )
-from controller.http.scaling_views import TOPIC_PREFIX, answered, check_leads, operation_view
-from controller.scaling.watching.proposals import Proposal
-from controller.scaling.watching.service import Autoscaler
-from controller.scaling.watching.topic_decisions import TopicDecision
-from serving.http.endpoints import LIMIT, Parameter
-from serving.http.paths import get, post, put
-from serving.http.views import ViewRequest
 from store.documents import DOCUMENT_BYTES_MAX
 
 _PROPOSAL: Final = Parameter("id", "The id of the proposal.")

@@ -5,20 +5,11 @@ from itertools import chain, islice
 from typing import Final, TypeVar
 
 from controller.config import ControllerConfig
-from controller.http.scaling_shapes import (
-    FinishedStepView,
-    GivenUpSet,
-    OperationListing,
-    OperationView,
-    ResizeCommand,
-    ResizedSetView,
-    WaivedGroup,
-)
 from controller.refusals import NotLeader
 from controller.scaling.execution.operations import OperationExists, OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.resize.request import ResizePlan, ResizeRequest
+from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules.commands import ResizeCommandRefused
 from controller.scaling.watching.policy_source import PolicyFileDecides
 from controller.scaling.watching.proposals import ProposalUnknown
@@ -33,6 +24,16 @@ from serving.http.views import (
     Unavailable,
     UnprocessableBody,
     ViewRequest,
+)
+from serving.shapes.scaling import (
+    FinishedStepView,
+    GivenUpSet,
+    OperationListing,
+    OperationView,
+    ResizeCommand,
+    ResizedSetView,
+    ResizeRequest,
+    WaivedGroup,
 )
 from store.store import DocumentRefused, OutcomeUnknown, StoreError
 

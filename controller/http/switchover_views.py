@@ -4,7 +4,6 @@ from collections.abc import Awaitable
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from controller.http.scaling_shapes import OperatorReason
 from controller.http.switchover_shapes import (
     RestartStepView,
     RollingRestartView,
@@ -22,6 +21,7 @@ from controller.switchover.switchover import Switchover
 from serving.http.endpoints import LIMIT, Parameter
 from serving.http.paths import get, post
 from serving.http.views import NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
+from serving.shapes.scaling import OperatorReason
 from store.store import DocumentRefused, StoreError
 
 PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
