@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from controller.http.analysis_files import AnalysisFiles, FoundRows, ResultUnreadable, RowFilter
-from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from serving.config.checks import shortened
 from serving.http.endpoints import Parameter
 from serving.http.paths import get
 from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page
+from serving.shapes.controller import AnalysisListing, AnalysisRows
 
 #: Files are read one at a time; so many requests wait for it.
 _WAITING_MAX: Final = 8

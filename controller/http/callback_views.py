@@ -5,13 +5,6 @@ from collections.abc import Callable
 from controller.callbacks.pending import UndeliveredChange
 from controller.callbacks.service import RoleCallbacks
 from controller.config import ControllerConfig
-from controller.http.callback_shapes import (
-    CallbackListing,
-    MasterRefView,
-    Redelivery,
-    RedeliveryRequest,
-    UndeliveredView,
-)
 from controller.http.switchover_views import PREFIX
 from controller.roles.changes import RoleHolder
 from remoting.clock import Clock
@@ -20,6 +13,13 @@ from serving.config.stored_config import StoredConfig
 from serving.http.pages import with_prefix
 from serving.http.paths import get, post
 from serving.http.views import StateConflict, Unavailable, ViewRequest, requested_page
+from serving.shapes.controller import (
+    CallbackListing,
+    MasterRefView,
+    Redelivery,
+    RedeliveryRequest,
+    UndeliveredView,
+)
 
 
 class CallbackViews:

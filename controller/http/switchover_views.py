@@ -4,13 +4,6 @@ from collections.abc import Awaitable
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from controller.http.switchover_shapes import (
-    RestartStepView,
-    RollingRestartView,
-    SwitchoverListing,
-    SwitchoverStepView,
-    SwitchoverView,
-)
 from controller.refusals import NotLeader
 from controller.scaling.watching.service import Autoscaler
 from controller.switchover.request import SwitchoverRequest
@@ -21,6 +14,13 @@ from controller.switchover.switchover import Switchover
 from serving.http.endpoints import LIMIT, Parameter
 from serving.http.paths import get, post
 from serving.http.views import NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
+from serving.shapes.controller import (
+    RestartStepView,
+    RollingRestartView,
+    SwitchoverListing,
+    SwitchoverStepView,
+    SwitchoverView,
+)
 from serving.shapes.scaling import OperatorReason
 from store.store import DocumentRefused, StoreError
 

@@ -12,7 +12,6 @@ from controller.failover.requests import BrokerRequests
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.failure_detection.suspicion import hide_probes
-from controller.http import shapes
 from controller.http.analysis_views import AnalysisViews
 from controller.http.autoscaler_views import AutoscalerViews
 from controller.http.callback_views import CallbackViews
@@ -34,6 +33,7 @@ from serving.http.paths import get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
 from serving.http.views import NotFound, Unavailable, ViewRequest, requested_page
 from serving.metrics.health import Health, Serving
+from serving.shapes import controller as shapes
 
 
 class ShownSets(NamedTuple):

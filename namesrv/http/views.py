@@ -22,7 +22,6 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
-from namesrv.http import shapes
 from namesrv.http.route_watch import plain_route, plain_route_text
 from namesrv.http.watch_streams import WatchStream
 from namesrv.http.watches import Watches
@@ -42,6 +41,7 @@ from serving.http.server_views import ConfigViews, ProbeViews, check_serving
 from serving.http.views import HttpRefused, NotFound, ViewRequest, requested_page
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
+from serving.shapes import namesrv as shapes
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024

@@ -9,10 +9,10 @@ from controller_builders import a_set
 from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from controller.failover.election_log import ElectionLog
-from controller.http.master_shapes import MasterListing
 from controller.http.master_views import MasterViews
 from controller.sets.stored_set import StoredSet
 from serving.http.views import ViewRequest
+from serving.shapes.controller import MasterListing
 from store import set_changes
 from store.store import ControllerMember, VersionedEntry
 
