@@ -12,11 +12,10 @@ from controller.scaling.watching.service import Autoscaler
 from controller.scaling.watching.topic_decisions import TopicDecision
 from serving.http.endpoints import LIMIT, Parameter
 from serving.http.paths import get, post, put
-from serving.http.views import ViewRequest
+from serving.http.views import ViewRequest, view_of
 from serving.shapes.scaling import (
     DecisionListing,
     DecisionView,
-    FindingView,
     OperationView,
     OperatorReason,
     PolicyDocument,
@@ -47,17 +46,13 @@ class AutoscalerViews:
         return PolicyListing(
             source=source.source,
             policies=[
-                PolicyView(
-                    topic=each.topic,
+                view_of(
+                    PolicyView,
+                    each,
                     min=each.queues_min,
                     max=each.queues_max,
-                    step=each.step,
-                    cooldown_ms=each.cooldown_ms,
-                    window_ms=each.window_ms,
-                    behind_ms=each.behind_ms,
                     queue_writes=each.queue_writes_max,
                     broker_writes=each.broker_writes_max,
-                    mode=each.mode.value,
                 )
                 for each in source.table.policies
             ],
@@ -87,7 +82,7 @@ class AutoscalerViews:
     def proposals(self) -> ProposalListing:
         """Resizes that wait for an operator, by topic."""
         check_leads(self._autoscaler.scaling)
-        return ProposalListing(proposals=[_proposal(each) for each in self._autoscaler.proposals()])
+        return ProposalListing(proposals=[view_of(ProposalView, each) for each in self._autoscaler.proposals()])
 
     @post("/v1/scaling/proposals/{id}/approve", status=201, parts=(_PROPOSAL,), refusals=(404, 409, 503, 504))
     async def approve_proposal(self, request: ViewRequest, body: OperatorReason) -> OperationView:
@@ -98,7 +93,7 @@ class AutoscalerViews:
     @post("/v1/scaling/proposals/{id}/dismiss", parts=(_PROPOSAL,), refusals=(404, 409, 503))
     async def dismiss_proposal(self, request: ViewRequest, body: OperatorReason) -> ProposalView:
         """Give up a proposal; the same count is not proposed again for a day."""
-        return _proposal(await answered(self._dismissed(request.path["id"], body.reason)))
+        return view_of(ProposalView, await answered(self._dismissed(request.path["id"], body.reason)))
 
     async def _dismissed(self, proposal_id: str, reason: str) -> Proposal:
         return self._autoscaler.dismiss(proposal_id, reason)
@@ -110,42 +105,18 @@ def _views(decisions: Iterable[TopicDecision]) -> list[DecisionView]:
 
 def _decision(decision: TopicDecision) -> DecisionView:
     verdict, numbers = decision.verdict, decision.numbers
-    return DecisionView(
-        topic=decision.topic,
+    return view_of(
+        DecisionView,
+        decision,
         unix_ms=verdict.unix_ms,
         policy=decision.policy.topic,
-        mode=verdict.mode.value,
-        outcome=decision.outcome.value,
+        mode=verdict.mode,
         queues=verdict.before,
         target=verdict.target,
         reason=verdict.reason,
-        problem=decision.problem,
-        operation_id=decision.operation_id,
-        proposal_id=decision.proposal_id,
         sets=numbers.sets,
         put_tps=numbers.put_tps,
         lag=numbers.lag,
         clients=numbers.clients,
-        findings=[
-            FindingView(
-                kind=each.kind.value,
-                subject=each.subject,
-                effect=each.effect.value,
-                sentence=each.sentence,
-                numbers=dict(each.numbers),
-            )
-            for each in verdict.findings
-        ],
-    )
-
-
-def _proposal(proposal: Proposal) -> ProposalView:
-    return ProposalView(
-        id=proposal.id,
-        topic=proposal.topic,
-        before=proposal.before,
-        target=proposal.target,
-        reason=proposal.reason,
-        created_unix_ms=proposal.created_unix_ms,
-        expires_unix_ms=proposal.expires_unix_ms,
+        findings=verdict.findings,
     )

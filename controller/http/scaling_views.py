@@ -24,9 +24,9 @@ from serving.http.views import (
     Unavailable,
     UnprocessableBody,
     ViewRequest,
+    view_of,
 )
 from serving.shapes.scaling import (
-    FinishedStepView,
     GivenUpSet,
     OperationListing,
     OperationView,
@@ -158,43 +158,22 @@ def operation_view(scaling: QueueScaling, operation: ResizeOperation) -> Operati
         # The first round of this phase has not ended.
         status = None
     operation = operation.requested
-    return OperationView(
-        id=operation.id,
-        topic=operation.topic,
-        kind=operation.kind.value,
-        phase=operation.phase.value,
-        resume_phase=operation.resume_phase.value if operation.resume_phase is not None else None,
-        phase_since_unix_ms=operation.phase_since_unix_ms,
-        created_unix_ms=operation.created_unix_ms,
-        requested_by=operation.requested_by,
-        reason=operation.reason,
+    return view_of(
+        OperationView,
+        operation,
         is_undone=operation.ends_as is ResizePhase.ABORTED,
-        problem=operation.problem,
-        waits_for=list(status.waits_for) if status is not None else [],
+        waits_for=status.waits_for if status is not None else (),
         observed_unix_ms=status.observed_unix_ms if status is not None else None,
         waited_ms=status.waited_ms if status is not None else operation.waited_ms,
-        reopened=operation.reopened,
         sets=[
-            ResizedSetView(
-                broker_name=each.broker_name,
-                cluster=each.cluster,
+            view_of(
+                ResizedSetView,
+                each,
                 read_before=each.before.read,
                 write_before=each.before.write,
                 perm_before=each.before.perm,
-                target=each.target,
             )
             for each in operation.sets
-        ],
-        waits=operation.waits,
-        options=operation.options,
-        steps=[
-            FinishedStepView(
-                phase=each.phase.value,
-                began_unix_ms=each.began_unix_ms,
-                ended_unix_ms=each.ended_unix_ms,
-                evidence=list(each.evidence),
-            )
-            for each in operation.steps
         ],
     )
 

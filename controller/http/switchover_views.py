@@ -13,12 +13,10 @@ from controller.switchover.service import SetNotFound, SwitchoverRefused, Switch
 from controller.switchover.switchover import Switchover
 from serving.http.endpoints import LIMIT, Parameter
 from serving.http.paths import get, post
-from serving.http.views import NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
+from serving.http.views import NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest, view_of
 from serving.shapes.controller import (
-    RestartStepView,
     RollingRestartView,
     SwitchoverListing,
-    SwitchoverStepView,
     SwitchoverView,
 )
 from serving.shapes.scaling import OperatorReason
@@ -84,31 +82,12 @@ class SwitchoverViews:
 
     def _restart(self, restart: RollingRestart) -> RollingRestartView:
         waits_for = self._planned.restarts.waits_for.get(restart.broker_name, "")
-        return RollingRestartView(
-            id=restart.id,
-            broker_name=restart.broker_name,
-            cluster=restart.cluster,
-            phase=restart.phase.value,
-            phase_since_unix_ms=restart.phase_since_unix_ms,
-            created_unix_ms=restart.created_unix_ms,
+        return view_of(
+            RollingRestartView,
+            restart,
             restart_now=restart.broker_id if restart.phase is RestartPhase.RESTART else None,
             waits_for="" if restart.has_ended else waits_for,
-            broker_ids=list(restart.brokers),
-            restarted=list(restart.restarted),
-            cluster_restarts_max=restart.cluster_restarts_max,
-            requested_by=restart.requested_by,
-            reason=restart.reason,
-            problem=restart.problem,
-            steps=[
-                RestartStepView(
-                    phase=each.phase.value,
-                    broker_id=each.broker_id,
-                    began_unix_ms=each.began_unix_ms,
-                    ended_unix_ms=each.ended_unix_ms,
-                    evidence=each.evidence,
-                )
-                for each in restart.steps
-            ],
+            broker_ids=restart.brokers,
         )
 
 
@@ -134,30 +113,10 @@ def _sentence(error: Exception) -> str:
 
 
 def _switchover(switchover: Switchover) -> SwitchoverView:
-    return SwitchoverView(
-        id=switchover.id,
-        broker_name=switchover.broker_name,
-        cluster=switchover.cluster,
-        phase=switchover.phase.value,
-        phase_since_unix_ms=switchover.phase_since_unix_ms,
-        created_unix_ms=switchover.created_unix_ms,
-        old_master=switchover.old_master,
-        new_master=switchover.new_master,
-        old_epoch=switchover.old_epoch,
-        new_epoch=switchover.new_epoch,
-        is_held=switchover.is_held,
+    return view_of(
+        SwitchoverView,
+        switchover,
         held_ms=switchover.held_for_ms if switchover.is_held else None,
         requested_by=switchover.request.requested_by,
         reason=switchover.request.reason,
-        problem=switchover.problem,
-        warnings=list(switchover.warnings),
-        steps=[
-            SwitchoverStepView(
-                phase=each.phase.value,
-                began_unix_ms=each.began_unix_ms,
-                lasted_ms=each.lasted_ms,
-                evidence=each.evidence,
-            )
-            for each in switchover.steps
-        ],
     )

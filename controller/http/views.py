@@ -31,7 +31,7 @@ from serving.http.history_views import PastLifeViews
 from serving.http.pages import ListPage, with_prefix
 from serving.http.paths import get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
-from serving.http.views import NotFound, Unavailable, ViewRequest, requested_page
+from serving.http.views import NotFound, Unavailable, ViewRequest, requested_page, view_of
 from serving.metrics.health import Health, Serving
 from serving.shapes import controller as shapes
 
@@ -187,16 +187,12 @@ class SetViews:
         name = broker_set.broker_name
         replicas = list(self._replicas(broker_set, suspects))
         last = self._control.elections.of_set(name)
-        return shapes.StoredSetView(
-            broker_name=name,
-            cluster=broker_set.cluster,
-            state=health_of(broker_set, {each.broker_id for each in replicas if each.alive}).value,
+        return view_of(
+            shapes.StoredSetView,
+            broker_set,
+            state=health_of(broker_set, {each.broker_id for each in replicas if each.alive}),
             master_broker_id=broker_set.master,
-            master_address=broker_set.master_address,
-            master_epoch=broker_set.master_epoch,
             sync_state_set=sorted(broker_set.sync_state_set),
-            sync_state_set_epoch=broker_set.sync_state_set_epoch,
-            next_broker_id=broker_set.next_broker_id,
             replicas=replicas,
             last_election=last.number if last else None,
             last_election_reason=last.reason if last else None,
@@ -266,48 +262,19 @@ def _set_roles(roles: SetRoles, to_unix_ms: int) -> shapes.SetRolesView:
 
 
 def _election(record: ElectionRecord, request: ViewRequest) -> shapes.ElectionView:
-    return shapes.ElectionView(
-        number=record.number,
-        broker_name=record.broker_name,
-        cluster=record.cluster,
-        unix_ms=record.unix_ms,
-        held_by=record.held_by,
-        trigger=record.cause.trigger.value,
+    phases = record.phases
+    return view_of(
+        shapes.ElectionView,
+        record,
+        trigger=record.cause.trigger,
         cause=record.cause.why if request.sees_details else hide_probes(record.cause.why),
-        result=record.reported_result.value,
-        reason=record.reason,
-        candidates=[
-            shapes.CandidateView(
-                broker_id=each.broker_id,
-                address=each.address,
-                in_sync=each.in_sync,
-                verdict=each.verdict.value,
-                epoch=each.epoch,
-                max_offset=each.max_offset,
-                election_priority=each.priority,
-                lost_bytes=each.lost_bytes,
-            )
-            for each in record.reports
-        ],
-        old_master=record.old_master,
-        new_master=record.new_master,
-        master_epoch=record.master_epoch,
-        sync_state_set_epoch=record.sync_state_set_epoch,
+        result=record.reported_result,
+        candidates=[view_of(shapes.CandidateView, each, election_priority=each.priority) for each in record.reports],
         unclean=record.is_unclean,
-        bytes_at_stake=record.bytes_at_stake,
-        advice=record.advice,
-        force=record.force,
-        phases=shapes.PhasesView(
-            suspect_ms=record.phases.suspect_ms,
-            # A port that refuses is judged at once.
-            judge_ms=record.phases.judge_ms if request.sees_details else None,
-            fence_ms=record.phases.fence_ms,
-            commit_ms=record.phases.commit_ms,
-        ),
+        # A port that refuses is judged at once.
+        phases=view_of(shapes.PhasesView, phases, judge_ms=phases.judge_ms if request.sees_details else None),
         notified=[
             shapes.NotifiedView(broker_id=broker_id, result=each.result, after_ms=each.after_ms, tries=each.tries)
             for broker_id, each in sorted(record.notified.items())
         ],
-        times=record.times,
-        last_unix_ms=record.last_unix_ms,
     )

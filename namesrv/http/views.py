@@ -38,7 +38,7 @@ from serving.http.history_views import PastLifeViews, PastRouteViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
 from serving.http.paths import delete, get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
-from serving.http.views import HttpRefused, NotFound, ViewRequest, requested_page
+from serving.http.views import HttpRefused, NotFound, ViewRequest, requested_page, view_of
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
 from serving.shapes import namesrv as shapes
@@ -385,12 +385,12 @@ def _listed_role_address(rule: RoleAddressRule, state: RoleAddresses) -> shapes.
 
 
 def _listed_address_check(check: AddressCheck) -> shapes.ListedAddressCheck:
-    return shapes.ListedAddressCheck(
+    return view_of(
+        shapes.ListedAddressCheck,
+        check,
         broker_id=check.use.broker_id,
         address=check.use.address,
-        state=check.state.value,
         problem=check.problem or None,
-        checked_unix_ms=check.checked_unix_ms,
     )
 
 

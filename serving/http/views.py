@@ -1,12 +1,14 @@
 """Requests over HTTP, their refusals, and the bodies that every server has, as values; imports no web server."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from serving.config.checks import shortened
 from serving.http.pages import BadCursor, Key, ListPage, PageRequest, page_of
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 # Bodies of answers; `openapi.py` describes them from here
 
@@ -142,6 +144,13 @@ class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     sees_details: bool = False
     #: The decoded body, of the shape that the endpoint takes; None where it takes none.
     body: Any = None
+
+
+def view_of(shape: type[Shape], value: object, **others: Any) -> Shape:
+    """Return a view of a value: the fields that are given, and the rest from its attributes of the same names."""
+    names = zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)
+    fields = {encoded: others[name] if name in others else getattr(value, name) for name, encoded in names}
+    return msgspec.convert(fields, shape, from_attributes=True)
 
 
 def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -> ListPage[Key]:

@@ -5,7 +5,7 @@ leader, or a process that was killed, enters the stored phase again. Phases: doc
 """
 
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ EVIDENCE_BYTES_MAX: Final = 1_000
 PROBLEM_BYTES_MAX: Final = 4_000
 
 
-class ResizeKind(Enum):
+class ResizeKind(StrEnum):
     """How a topic is resized."""
 
     GROW = "grow"
@@ -34,7 +34,7 @@ class ResizeKind(Enum):
     GATED = "gated"
 
 
-class ResizePhase(Enum):
+class ResizePhase(StrEnum):
     """Where a resize is."""
 
     PLANNED = "PLANNED"
