@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,8 @@ from serving.shapes.offsets import (
     ImportBody,
     KeptOperationListing,
     KeptOperationView,
+    LagListing,
+    LagView,
     RestoreBody,
     SetProblemView,
     TopicGroupListing,
@@ -97,37 +99,6 @@ class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
     problems: list[SetProblemView]
     #: Entries of a file that are not used, each with the reason.
     unused: list[str] = []
-
-
-class LagView(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a group is in one queue."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    #: The next offset to be written; null if it is not known.
-    max_offset: int | None
-    #: The next offset to consume; null if none is stored, or it is not known.
-    committed_offset: int | None
-    #: Where that is stored.
-    committed_in: Literal["manager", "broker"] | None
-    #: unknown is never 0.
-    lag: int | Literal["unknown"]
-    #: Why it is unknown.
-    reason: str
-
-
-class LagListing(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a group is in all its queues."""
-
-    group: str
-    #: The sum of what is known; null if nothing is.
-    known_lag: int | None
-    #: Queues whose lag is unknown.
-    unknown: int
-    queues: list[LagView]
-    #: Broker sets of which nothing is known.
-    unavailable: list[SetProblemView]
 
 
 class _ReadFile(NamedTuple):

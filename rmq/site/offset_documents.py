@@ -7,23 +7,14 @@ from typing import ClassVar
 
 import msgspec
 
-from rmq.output.rows import RowKey
-from serving.shapes.offsets import SetProblemView
+from rmq.output.rows import RowKey, row_type
+from serving.shapes.offsets import KeptOperationView, LagView, RepairView, SetProblemView
 
 #: A restore reads brokers for 12 s, and writes for 18 s.
 RESTORE_TIMEOUT_S = 60.0
 #: A repair looks at messages for 10 s, and writes; a file takes some seconds more.
 REPAIR_TIMEOUT_S = 60.0
 FILE_TIMEOUT_S = 90.0
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of a listing."""
-
-    next_cursor: str | None = None
-
-
-# The manager, and what it reads
 
 
 class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,10 +55,11 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str = ""
 
 
-class SetPage(Page, frozen=True, kw_only=True):
+class SetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A page of broker sets."""
 
     sets: list[SetRow]
+    next_cursor: str | None = None
 
 
 class QueueJump(msgspec.Struct, frozen=True, array_like=True):
@@ -105,67 +97,6 @@ class JumpPage(msgspec.Struct, frozen=True, kw_only=True):
     jumps: list[JumpRow]
 
 
-# Repairs
-
-
-class RepairRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was done, or would be, after the master of a set changed."""
-
-    run: int
-    cluster: str
-    broker_name: str
-    address: str
-    cause: str
-    began_unix_ms: int
-    took_ms: int
-    #: Where the log parts from that of the former master; blank: no loss is known.
-    parted_at: int | None = None
-    #: Queues by outcome.
-    counts: dict[str, int]
-    #: Until it is applied.
-    messages_again: int
-    messages_skipped: int
-    problem: str = ""
-    applied_unix_ms: int | None = None
-    applied_by: str = ""
-
-
-class RepairPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The last runs, the newest first."""
-
-    mode: str
-    running: int
-    runs: list[RepairRow]
-
-
-class RepairedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One queue of a group in a run."""
-
-    group: str
-    topic: str
-    queue_id: int
-    outcome: str
-    #: Up to where the group went on before the change; blank: not known, or none.
-    before: int | None = None
-    #: What the new master showed.
-    shown: int | None = None
-    #: What was, or is to be, written.
-    offset: int | None = None
-    messages_again: int
-    messages_skipped: int
-    why: str = ""
-
-
-class RepairQueues(Page, frozen=True, kw_only=True):
-    """A run, and a page of its queues."""
-
-    run: RepairRow
-    queues: list[RepairedRow]
-
-
-# Restores, and files
-
-
 class RestoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became, or would become, of one queue of a group."""
 
@@ -194,55 +125,6 @@ class RestoreDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     unused: list[str] = []
 
 
-class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An operation that can be undone."""
-
-    operation_id: str
-    kind: str
-    writer: str
-    unix_ms: int
-    queues: int
-    finished: bool
-    #: The operation that it has undone.
-    undoes: str = ""
-
-
-class OperationPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The last operations."""
-
-    operations: list[OperationRow]
-
-
-# Lag, and the groups of a topic
-
-
-class LagRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far a group is behind in one queue."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    #: A number, or "unknown".
-    lag: int | str
-    committed_offset: int | None = None
-    max_offset: int | None = None
-    #: manager or broker: where the offset is stored.
-    committed_in: str | None = None
-    reason: str = ""
-
-
-class LagDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far a group is behind in all its queues."""
-
-    known_lag: int | None = None
-    unknown: int
-    queues: list[LagRow]
-    unavailable: list[SetProblemView] = []
-
-
-# Order
-
-
 class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A queue that a client holds."""
 
@@ -254,3 +136,15 @@ class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: str
     locked_unix_ms: int | None
     replayed_unix_ms: int | None
+
+
+RepairRow = row_type(
+    RepairView,
+    *("number", "cluster", "broker_name", "address", "cause", "began_unix_ms", "took_ms", "parted_at", "counts"),
+    *("messages_again", "messages_skipped", "problem", "applied_unix_ms", "applied_by"),
+)
+OperationRow = row_type(KeptOperationView, "operation_id", "kind", "writer", "unix_ms", "queues", "finished", "undoes")
+LagRow = row_type(
+    LagView,
+    *("topic", "broker_name", "queue_id", "lag", "committed_offset", "max_offset", "committed_in", "reason"),
+)

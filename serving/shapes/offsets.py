@@ -3,6 +3,7 @@
 `row_key` has the fields that say which thing a row is about.
 """
 
+import enum
 from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ Who = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Dialect = Literal["broker", "client"]
 StoreKind = Literal["embedded", "etcd"]
+RepairMode = Literal["report", "act"]
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -47,6 +49,91 @@ class ManagerView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     dirty_keys: int
     oldest_dirty_ms: int
     last_flush_error: str
+
+
+class Outcome(enum.StrEnum):
+    """What became of the offset of a group in a queue."""
+
+    #: Nothing has to be written.
+    RIGHT = "right already"
+    #: It was raised to what a reading proves.
+    PUSHED = "pushed"
+    #: It was set to where the logs have parted, or below.
+    SET_BACK = "set back"
+    #: It would be written: `rmq offsets repair RUN` does it.
+    WOULD_CHANGE = "would change"
+    #: The group may skip messages or read them again, and nothing proves where it should go on.
+    NOT_PROVED = "not proved"
+    #: It was to be written, and the broker does not show it.
+    FAILED = "failed"
+
+
+class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What was done about the offsets of a set after a change of its master."""
+
+    number: int = msgspec.field(name="run")
+    cluster: str
+    broker_name: str
+    #: Of the new master.
+    address: str
+    master_epoch: int | None
+    #: What happened: found, gained, moved, or restarted.
+    cause: str
+    began_unix_ms: int
+    took_ms: int
+    #: From the notice of the change to the first write; null: nothing was written.
+    first_write_ms: int | None
+    #: When the former master was read last.
+    read_unix_ms: int
+    #: Where the log has parted from that of the former master; null: no loss is known.
+    parted_at: int | None
+    #: Queues by outcome: right already, pushed, set back, would change, not proved, failed.
+    counts: dict[str, int]
+    #: Of queues that would change: messages that are read again, and that may be skipped, until it is applied.
+    messages_again: int
+    messages_skipped: int
+    #: Why nothing, or not all, was decided; blank: all was.
+    problem: str
+    applied_unix_ms: int | None
+    applied_by: str
+
+
+class RepairListing(msgspec.Struct, frozen=True, rename="camel"):
+    """The last runs, the newest first."""
+
+    mode: RepairMode
+    #: Sets with a run under way.
+    running: int
+    runs: list[RepairView]
+
+
+class RepairedQueueView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What became of the offset of a group in a queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    outcome: Outcome
+    #: Up to where the group went on before the change; null: it is not known.
+    before: int | None
+    #: What the new master showed; null: no offset.
+    shown: int | None
+    #: What was, or is to be, written; null for nothing.
+    offset: int | None
+    #: Of a higher offset until it is written; of a lower one once it is, as the group read them since the run.
+    messages_again: int
+    #: Of a lower offset, until it is written: at most.
+    messages_skipped: int
+    why: str
+
+
+class RepairQueues(msgspec.Struct, frozen=True, rename="camel"):
+    """A run with a page of its queues, without those that were right already."""
+
+    run: RepairView
+    queues: list[RepairedQueueView]
+    total: int
+    next_cursor: str | None
 
 
 class ApplyBody(_Body, frozen=True, kw_only=True):
@@ -164,6 +251,37 @@ class SetProblemView(msgspec.Struct, frozen=True, rename="camel"):
 
     broker_name: str
     reason: str
+
+
+class LagView(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a group is in one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    #: The next offset to be written; null if it is not known.
+    max_offset: int | None
+    #: The next offset to consume; null if none is stored, or it is not known.
+    committed_offset: int | None
+    #: Where that is stored.
+    committed_in: Literal["manager", "broker"] | None
+    #: unknown is never 0.
+    lag: int | Literal["unknown"]
+    #: Why it is unknown.
+    reason: str
+
+
+class LagListing(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a group is in all its queues."""
+
+    group: str
+    #: The sum of what is known; null if nothing is.
+    known_lag: int | None
+    #: Queues whose lag is unknown.
+    unknown: int
+    queues: list[LagView]
+    #: Broker sets of which nothing is known.
+    unavailable: list[SetProblemView]
 
 
 class TopicGroupView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -351,6 +351,7 @@ def test_operations_show_when_they_were_done(rmq, peer):
         "kind": "restore",
         "writer": "w",
         "unixMs": 1_800_000_000_000,
+        "undoes": "",
         "queues": 1,
         "finished": True,
     }

@@ -14,8 +14,15 @@ from remoting.background_tasks import start_task
 from rmq.cli.session import OperatorSession
 from rmq.failures import CommandFailed, PartlyDone, UnknownName
 from rmq.site.http_api import ApiRequest, Document, call, offset_managers, path_of
-from rmq.site.offset_documents import RepairQueues, RestoreDocument, RestoredRow, SetPage
-from serving.shapes.offsets import HolderListing, ManagerView, OrderlyGroupListing, OverlapListing, TopicGroupListing
+from rmq.site.offset_documents import RestoreDocument, RestoredRow, SetPage
+from serving.shapes.offsets import (
+    HolderListing,
+    ManagerView,
+    OrderlyGroupListing,
+    OverlapListing,
+    RepairQueues,
+    TopicGroupListing,
+)
 
 #: Statuses of queues that are as they were wanted.
 _DONE: Final = frozenset({"done", "right already"})
