@@ -32,9 +32,8 @@ from serving.config.options import (
 )
 from serving.config.server_config import ConfigBlackList, ConfigStorePath, FrameBytesMax, ListenPort, ServerConfig
 from serving.config.server_kind import ServerKind
+from serving.shapes.offsets import RepairMode, StoreKind
 
-StoreKind = Literal["embedded", "etcd"]
-RepairMode = Literal["report", "act"]
 LockReplayMode = Literal["off", "on"]
 
 _FOLLOWS: Final = Fixed("it decides which brokers are read and changed")

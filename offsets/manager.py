@@ -157,17 +157,17 @@ class OffsetManager:
         await self._readings.load()
         await self._following.run()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], None]":
+    def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""
         from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
         from offsets.http.commits import CommitViews  # noqa: PLC0415
-        from offsets.http.manager_views import ManagerViews, StoredOffsets  # noqa: PLC0415
+        from offsets.http.manager_views import ManagerViews, StoredOffsets, check_ready  # noqa: PLC0415
         from offsets.http.order import OrderViews  # noqa: PLC0415
         from offsets.http.readings import ReadingViews  # noqa: PLC0415
         from offsets.http.repairs import RepairViews  # noqa: PLC0415
         from offsets.http.restores import RestoreViews  # noqa: PLC0415
-        from serving.http.endpoints import CONFIG, PROBES  # noqa: PLC0415
-        from serving.http.paths import bound, endpoints_of  # noqa: PLC0415
+        from serving.http.paths import endpoints_of  # noqa: PLC0415
+        from serving.http.server_views import ConfigViews, ProbeViews  # noqa: PLC0415
         from serving.metrics.exposition import ProcessSources  # noqa: PLC0415
 
         sources = ProcessSources(
@@ -183,9 +183,10 @@ class OffsetManager:
         def stored() -> StoredOffsets:
             return StoredOffsets(commits.table.count, store.dirty_keys, store.oldest_dirty_ms, store.last_error)
 
-        manager = ManagerViews(self._process.health, metrics, self._config, self._lead, self._following, stored)
-        views = (
-            manager,
+        return endpoints_of(
+            ProbeViews(lambda: check_ready(self._process.health, self._lead), metrics.text),
+            ConfigViews(OFFSET_MANAGER, lambda: self._config),
+            ManagerViews(self._config, self._lead, self._following, stored),
             ReadingViews(self._readings),
             RepairViews(self._repairer, self._lead, self._following, self._config.repair),
             RestoreViews(
@@ -200,7 +201,6 @@ class OffsetManager:
             CommitViews(commits, secrets.token_hex(4)),
             OrderViews(self._order, self._lead, self._clock, follows_brokers=self._config.follows_brokers),
         )
-        return (*bound((*PROBES, CONFIG), manager), *endpoints_of(*views)), None
 
 
 def stores_of(

@@ -3,8 +3,9 @@
 from offsets.proof import LogProof
 from offsets.queue_proof import Proved
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
-from offsets.repair.rules import Before, BrokerNow, Outcome, QueueNow
+from offsets.repair.rules import Before, BrokerNow, QueueNow
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
+from serving.shapes.offsets import Outcome
 
 NAME = SetName("c", "broker-a")
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"

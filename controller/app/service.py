@@ -20,7 +20,6 @@ from controller.endpoint_slices.service import EndpointSlices, StaleSlices
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.switchover_views import PlannedChanges
-from controller.http.views import ControllerViews, ShownSets
 from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.callback_event_log import CallbackEventLog
 from controller.observability.counters import SetCounters
@@ -300,11 +299,12 @@ class Controller:
             except BindError as error:
                 raise StartFailed(f"roleCheckPort: {error}") from error
 
-    def _site(self) -> "tuple[Sequence[Endpoint], ControllerViews]":
-        """Return the paths and their views; in a thread, because what they import takes long."""
+    def _site(self) -> "Sequence[Endpoint]":
+        """Return the paths; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
-        from controller.http.endpoints import ENDPOINTS  # noqa: PLC0415
+        from controller.http.views import ShownSets, views_of  # noqa: PLC0415
         from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
+        from serving.http.paths import endpoints_of  # noqa: PLC0415
 
         sources = ControllerMetricSources(
             statistics=self._server.statistics,
@@ -321,15 +321,15 @@ class Controller:
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )
-        views = ControllerViews(
+        views = views_of(
             self._process.health,
-            ControllerMetrics(sources),
+            ControllerMetrics(sources).text,
             self._settings,
             ShownSets(self._core.control, self._core.roles, self._callbacks, self._elections),
             self._planned,
             self._clock,
         )
-        return ENDPOINTS, views
+        return endpoints_of(*views)
 
     def _measure(self) -> dict[str, int | float | None]:
         """Return how many brokers are alive, and the size of etcd, by column of a tick of the history."""

@@ -7,7 +7,7 @@ longest log leads once nobody who is away can have more.
 """
 
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from controller.sets.stored_set import SetDecision, StoredSet
 NEVER_MS: Final = 2**63 - 1
 
 
-class Verdict(Enum):
+class Verdict(StrEnum):
     """What an election makes of one broker; the values are shown to operators."""
 
     ELECTED = "elected"
@@ -63,7 +63,7 @@ class Candidate(NamedTuple):
     lost_bytes: int = 0
 
 
-class ElectionResult(Enum):
+class ElectionResult(StrEnum):
     """How an election ended; the values are labels of the metric."""
 
     NEW_MASTER = "new_master_elected"

@@ -7,7 +7,7 @@ is counted there, so that a set without a candidate, with an election every few 
 import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -27,7 +27,7 @@ _WHILE_ALLOWED: Final = (
 _ABSENT: Final = frozenset({Verdict.NOT_ALIVE, Verdict.NO_CONTACT_YET})
 
 
-class Trigger(Enum):
+class Trigger(StrEnum):
     """What an election is held for; the values are shown to operators and label metrics."""
 
     MASTER_FAILED = "master_dead"

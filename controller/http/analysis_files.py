@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from controller.http.analysis_shapes import AnalysisColumn, AnalysisItem
+from serving.shapes.controller import AnalysisColumn, AnalysisItem
 
 #: Below the folder that `rmq-analytics` writes to.
 PLACE: Final = "results/latest"

@@ -2,25 +2,32 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Final
 
 from controller.http.analysis_files import AnalysisFiles, FoundRows, ResultUnreadable, RowFilter
-from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from serving.config.checks import shortened
+from serving.http.endpoints import Parameter
+from serving.http.paths import get
 from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page
+from serving.shapes.controller import AnalysisListing, AnalysisRows
+
+#: Files are read one at a time; so many requests wait for it.
+_WAITING_MAX: Final = 8
 
 #: As the results have times: they compare as text.
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-class AnalysisAnswers:
-    """One method per path; files are read one at a time."""
+class AnalysisViews:
+    """Files are read one at a time."""
 
     def __init__(self, folder: str) -> None:
         self._files = AnalysisFiles(folder)
         self._turn = asyncio.Lock()
 
+    @get("/v1/analyses", refusals=(400, 503), concurrent_max=_WAITING_MAX)
     async def listing(self) -> AnalysisListing:
-        """Return the newest results."""
+        """The newest results of rmq-analytics in analyticsDir."""
         async with self._turn:
             try:
                 items, problems = await asyncio.to_thread(self._files.listing)
@@ -28,8 +35,20 @@ class AnalysisAnswers:
                 raise Unavailable(f"analyticsDir cannot be read: {error}.") from None
         return AnalysisListing(is_configured=self._files.is_configured, items=items, problems=problems)
 
+    @get(
+        "/v1/analyses/{name}",
+        parts=(Parameter("name", "The name of the analysis: availability."),),
+        parameters=(
+            Parameter("cluster", "Only rows of this cluster, and those about more than one."),
+            Parameter("from", "Only rows that last beyond this time, such as 2026-11-21T20:00:00Z."),
+            Parameter("to", "Only rows that begin before this time."),
+        ),
+        paged=True,
+        refusals=(400, 404, 503),
+        concurrent_max=_WAITING_MAX,
+    )
     async def rows(self, request: ViewRequest) -> AnalysisRows:
-        """Return a page of the rows of one result; raises HttpRefused."""
+        """The rows of one result, at most the 10,000 that matter most."""
         wanted = RowFilter(request.query.get("cluster", ""), _time(request, "from"), _time(request, "to"))
         name = request.path["name"]
         async with self._turn:

@@ -2,14 +2,20 @@
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Final
 
 import msgspec
 
-from controller.config import ControllerConfig
-from controller.http.scaling_shapes import (
+from controller.http.scaling_views import TOPIC_PREFIX, answered, check_leads, operation_view
+from controller.scaling.watching.proposals import Proposal
+from controller.scaling.watching.service import Autoscaler
+from controller.scaling.watching.topic_decisions import TopicDecision
+from serving.http.endpoints import LIMIT, Parameter
+from serving.http.paths import get, post, put
+from serving.http.views import ViewRequest, view_of
+from serving.shapes.scaling import (
     DecisionListing,
     DecisionView,
-    FindingView,
     OperationView,
     OperatorReason,
     PolicyDocument,
@@ -18,59 +24,51 @@ from controller.http.scaling_shapes import (
     ProposalListing,
     ProposalView,
 )
-from controller.http.scaling_views import ScalingViews, answered
-from controller.scaling.watching.proposals import Proposal
-from controller.scaling.watching.service import Autoscaler
-from controller.scaling.watching.topic_decisions import TopicDecision
-from serving.config.stored_config import StoredConfig
-from serving.http.views import MetricsText, ViewRequest
-from serving.metrics.health import Health
+from store.documents import DOCUMENT_BYTES_MAX
+
+_PROPOSAL: Final = Parameter("id", "The id of the proposal.")
 
 
-class AutoscalerViews(ScalingViews):
-    """One method per path."""
+class AutoscalerViews:
+    """Policies, decisions and proposals of the autoscaler."""
 
-    def __init__(
-        self, health: Health, metrics: MetricsText, settings: StoredConfig[ControllerConfig], autoscaler: Autoscaler
-    ) -> None:
-        super().__init__(health, metrics, settings, autoscaler.scaling)
+    def __init__(self, autoscaler: Autoscaler) -> None:
         self._autoscaler = autoscaler
 
-    def policies(self, _: ViewRequest) -> PolicyListing:
-        """Return the policies in force, and where they come from; those of a file every controller knows."""
+    @get("/v1/scaling/policies", refusals=(400, 409, 503))
+    def policies(self) -> PolicyListing:
+        """The policies of the autoscaler that are in force, and where they come from."""
+        # Those of a file every controller knows.
         source = self._autoscaler.policies
         if not source.is_file:
-            self._check_leads()
+            check_leads(self._autoscaler.scaling)
             source.look_at_store()
         return PolicyListing(
             source=source.source,
             policies=[
-                PolicyView(
-                    topic=each.topic,
+                view_of(
+                    PolicyView,
+                    each,
                     min=each.queues_min,
                     max=each.queues_max,
-                    step=each.step,
-                    cooldown_ms=each.cooldown_ms,
-                    window_ms=each.window_ms,
-                    behind_ms=each.behind_ms,
                     queue_writes=each.queue_writes_max,
                     broker_writes=each.broker_writes_max,
-                    mode=each.mode.value,
                 )
                 for each in source.table.policies
             ],
             problem=source.problem,
         )
 
-    async def replace_policies(self, request: ViewRequest) -> PolicyListing:
-        """Put other policies in force."""
-        body: PolicyDocument = request.body
+    @put("/v1/scaling/policies", body_bytes_max=DOCUMENT_BYTES_MAX, refusals=(409, 503, 504))
+    async def replace_policies(self, body: PolicyDocument) -> PolicyListing:
+        """Replace all policies of the autoscaler; refused while they come from a file."""
         await answered(self._autoscaler.replace_policies(msgspec.json.encode(body).decode()))
-        return self.policies(request)
+        return self.policies()
 
+    @get("/v1/scaling/decisions", parameters=(TOPIC_PREFIX, LIMIT), refusals=(400, 409, 503))
     def decisions(self, request: ViewRequest) -> DecisionListing:
-        """Return the last verdicts on topics with a prefix."""
-        self._check_leads()
+        """What the autoscaler makes of each topic that has a policy, and why; and the last changes of that."""
+        check_leads(self._autoscaler.scaling)
         found = [each for each in self._autoscaler.decisions() if each.topic.startswith(request.prefix)]
         changes = (each for each in self._autoscaler.changes() if each.topic.startswith(request.prefix))
         return DecisionListing(
@@ -80,20 +78,22 @@ class AutoscalerViews(ScalingViews):
             changes=_views(islice(changes, request.page.limit)),
         )
 
-    def proposals(self, _: ViewRequest) -> ProposalListing:
-        """Return the proposals that wait for an operator."""
-        self._check_leads()
-        return ProposalListing(proposals=[_proposal(each) for each in self._autoscaler.proposals()])
+    @get("/v1/scaling/proposals", refusals=(400, 409, 503))
+    def proposals(self) -> ProposalListing:
+        """Resizes that wait for an operator, by topic."""
+        check_leads(self._autoscaler.scaling)
+        return ProposalListing(proposals=[view_of(ProposalView, each) for each in self._autoscaler.proposals()])
 
-    async def approve_proposal(self, request: ViewRequest) -> OperationView:
+    @post("/v1/scaling/proposals/{id}/approve", status=201, parts=(_PROPOSAL,), refusals=(404, 409, 503, 504))
+    async def approve_proposal(self, request: ViewRequest, body: OperatorReason) -> OperationView:
         """Start a proposed resize."""
-        body: OperatorReason = request.body
-        return self._view(await answered(self._autoscaler.approve(request.path["id"], body.reason)))
+        started = await answered(self._autoscaler.approve(request.path["id"], body.reason))
+        return operation_view(self._autoscaler.scaling, started)
 
-    async def dismiss_proposal(self, request: ViewRequest) -> ProposalView:
-        """Give up a proposal."""
-        body: OperatorReason = request.body
-        return _proposal(await answered(self._dismissed(request.path["id"], body.reason)))
+    @post("/v1/scaling/proposals/{id}/dismiss", parts=(_PROPOSAL,), refusals=(404, 409, 503))
+    async def dismiss_proposal(self, request: ViewRequest, body: OperatorReason) -> ProposalView:
+        """Give up a proposal; the same count is not proposed again for a day."""
+        return view_of(ProposalView, await answered(self._dismissed(request.path["id"], body.reason)))
 
     async def _dismissed(self, proposal_id: str, reason: str) -> Proposal:
         return self._autoscaler.dismiss(proposal_id, reason)
@@ -105,42 +105,18 @@ def _views(decisions: Iterable[TopicDecision]) -> list[DecisionView]:
 
 def _decision(decision: TopicDecision) -> DecisionView:
     verdict, numbers = decision.verdict, decision.numbers
-    return DecisionView(
-        topic=decision.topic,
+    return view_of(
+        DecisionView,
+        decision,
         unix_ms=verdict.unix_ms,
         policy=decision.policy.topic,
-        mode=verdict.mode.value,
-        outcome=decision.outcome.value,
+        mode=verdict.mode,
         queues=verdict.before,
         target=verdict.target,
         reason=verdict.reason,
-        problem=decision.problem,
-        operation_id=decision.operation_id,
-        proposal_id=decision.proposal_id,
         sets=numbers.sets,
         put_tps=numbers.put_tps,
         lag=numbers.lag,
         clients=numbers.clients,
-        findings=[
-            FindingView(
-                kind=each.kind.value,
-                subject=each.subject,
-                effect=each.effect.value,
-                sentence=each.sentence,
-                numbers=dict(each.numbers),
-            )
-            for each in verdict.findings
-        ],
-    )
-
-
-def _proposal(proposal: Proposal) -> ProposalView:
-    return ProposalView(
-        id=proposal.id,
-        topic=proposal.topic,
-        before=proposal.before,
-        target=proposal.target,
-        reason=proposal.reason,
-        created_unix_ms=proposal.created_unix_ms,
-        expires_unix_ms=proposal.expires_unix_ms,
+        findings=verdict.findings,
     )

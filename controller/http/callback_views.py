@@ -1,29 +1,65 @@
-"""What the HTTP path of callbacks answers: reads, changes nothing."""
+"""What the HTTP paths of callbacks answer."""
+
+from collections.abc import Callable
 
 from controller.callbacks.pending import UndeliveredChange
 from controller.callbacks.service import RoleCallbacks
-from controller.http.callback_shapes import CallbackListing, MasterRefView, UndeliveredView
+from controller.config import ControllerConfig
+from controller.http.switchover_views import PREFIX
 from controller.roles.changes import RoleHolder
 from remoting.clock import Clock
 from serving.config.callback_target import is_url
+from serving.config.stored_config import StoredConfig
 from serving.http.pages import with_prefix
-from serving.http.views import ViewRequest, requested_page
+from serving.http.paths import get, post
+from serving.http.views import StateConflict, Unavailable, ViewRequest, requested_page
+from serving.shapes.controller import (
+    CallbackListing,
+    MasterRefView,
+    Redelivery,
+    RedeliveryRequest,
+    UndeliveredView,
+)
 
 
-def callback_listing(
-    callbacks: RoleCallbacks | None, target: str, clock: Clock, request: ViewRequest
-) -> CallbackListing:
-    """Return a page of the changes that were not delivered; `target` is the value of onRoleChange."""
-    waiting = {} if callbacks is None else {each.change.broker_name: each for each in callbacks.pending}
-    page = requested_page(with_prefix(sorted(waiting), request.prefix), request, str)
-    to_unix_ms = clock.unix_ms() - clock.now_ms()
-    kind = "url" if is_url(target) else "program" if target else "none"
-    return CallbackListing(
-        target=kind,
-        undelivered=[_undelivered(waiting[name], to_unix_ms) for name in page.keys],
-        total=page.total,
-        next_cursor=page.next_cursor,
-    )
+class CallbackViews:
+    """What `onRoleChange` has not taken; only the leader knows that."""
+
+    def __init__(
+        self,
+        callbacks: RoleCallbacks | None,
+        settings: StoredConfig[ControllerConfig],
+        clock: Clock,
+        check_leads: Callable[[], None],
+    ) -> None:
+        """`callbacks` is None if nothing is called; `check_leads` raises HttpRefused."""
+        self._callbacks, self._settings = callbacks, settings
+        self._clock, self._check_leads = clock, check_leads
+
+    @get("/v1/role-callbacks", parameters=(PREFIX,), paged=True, refusals=(400, 409))
+    def role_callbacks(self, request: ViewRequest) -> CallbackListing:
+        """Changes of masters that onRoleChange has not taken, and why its last call failed."""
+        self._check_leads()
+        target = self._settings.config.on_role_change
+        waiting = {} if self._callbacks is None else {each.change.broker_name: each for each in self._callbacks.pending}
+        page = requested_page(with_prefix(sorted(waiting), request.prefix), request, str)
+        to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
+        return CallbackListing(
+            target="url" if is_url(target) else "program" if target else "none",
+            undelivered=[_undelivered(waiting[name], to_unix_ms) for name in page.keys],
+            total=page.total,
+            next_cursor=page.next_cursor,
+        )
+
+    @post("/v1/role-callbacks/redeliver", refusals=(409, 503))
+    def redeliver_callbacks(self, body: RedeliveryRequest) -> Redelivery:
+        """Call onRoleChange once more for sets, with their present masters and epochs."""
+        self._check_leads()
+        if self._callbacks is None:
+            raise StateConflict("Nothing is called: onRoleChange is blank.")
+        if not self._callbacks.is_ready:
+            raise Unavailable("What was delivered is being loaded: try again in a second.")
+        return Redelivery(broker_sets=self._callbacks.redeliver(body.prefix))
 
 
 def _undelivered(each: UndeliveredChange, to_unix_ms: int) -> UndeliveredView:

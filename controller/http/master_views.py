@@ -7,10 +7,12 @@ import msgspec
 
 from controller.failover.election_log import ElectionLog
 from controller.failover.group import Group
-from controller.http.master_shapes import MasterListing, MemberAddressView, SetMasterView
 from controller.refusals import NotLeader
 from controller.sets.broker_set import BrokerSet
+from serving.http.endpoints import Parameter
+from serving.http.paths import get
 from serving.http.views import StateConflict, Unavailable, ViewRequest, requested_number
+from serving.shapes.controller import MasterListing, MemberAddressView, SetMasterView
 from store.set_changes import TooManyWaits
 from store.store import SetStore
 
@@ -22,7 +24,7 @@ _SETS_AT_ONCE: Final = 100
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class MasterListings:
+class MasterViews:
     """The answers to programs that follow masters."""
 
     def __init__(self, store: SetStore, group: Group, elections: ElectionLog) -> None:
@@ -31,9 +33,28 @@ class MasterListings:
         self._complete, self._complete_revision = b"", ""
         self._turn = asyncio.Lock()
 
-    async def answer(self, request: ViewRequest) -> MasterListing | bytes:
-        """Return the masters of the sets that have changed since `after`; without a change wait up to `waitMs` for one.
+    @get(
+        "/v1/masters",
+        answer=MasterListing,
+        parameters=(
+            Parameter(
+                "after",
+                "The revision of an earlier answer: only sets that have changed since then. Without it, or with one "
+                "that is not known any more, all sets are answered at once.",
+            ),
+            Parameter(
+                "waitMs",
+                "Wait up to so long for a change, if there is none since `after`.",
+                {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX, "default": 0},
+            ),
+        ),
+        refusals=(400, 409, 503),
+        waits=True,
+    )
+    async def masters(self, request: ViewRequest) -> MasterListing | bytes:
+        """The masters of all sets with their epochs, for programs that follow them; only the leader answers.
 
+        Those of the sets that have changed since `after`; without a change it waits up to `waitMs` for one.
         An answer with all sets is encoded. Raises HttpRefused for a bad wait, StateConflict on a controller that does
         not lead, also if it ceases to while it waits, and Unavailable where too many wait, in all or of
         one client, or the process ends.

@@ -2,18 +2,9 @@
 
 from collections.abc import Awaitable
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from controller.config import CONTROLLER, ControllerConfig
-from controller.http.scaling_shapes import (
-    FinishedStepView,
-    GivenUpSet,
-    OperationListing,
-    OperationView,
-    ResizeCommand,
-    ResizedSetView,
-    WaivedGroup,
-)
+from controller.config import ControllerConfig
 from controller.refusals import NotLeader
 from controller.scaling.execution.operations import OperationExists, OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused
@@ -24,18 +15,30 @@ from controller.scaling.watching.policy_source import PolicyFileDecides
 from controller.scaling.watching.proposals import ProposalUnknown
 from serving.config.stored_config import StoredConfig
 from serving.config.table_documents import TablesRefused
-from serving.http.history_views import HistoryViews
+from serving.http.endpoints import LIMIT, Parameter
+from serving.http.paths import get, post
 from serving.http.views import (
     HttpRefused,
-    MetricsText,
     NotFound,
     StateConflict,
     Unavailable,
     UnprocessableBody,
     ViewRequest,
+    view_of,
 )
-from serving.metrics.health import Health
+from serving.shapes.scaling import (
+    GivenUpSet,
+    OperationListing,
+    OperationView,
+    ResizeCommand,
+    ResizedSetView,
+    ResizeRequest,
+    WaivedGroup,
+)
 from store.store import DocumentRefused, OutcomeUnknown, StoreError
+
+TOPIC_PREFIX: Final = Parameter("prefix", "Only topics whose names begin with this.")
+_OPERATION: Final = Parameter("id", "The id of the operation.")
 
 Answer = TypeVar("Answer")
 
@@ -61,18 +64,17 @@ class MayBeStored(HttpRefused):
         )
 
 
-class ScalingViews(HistoryViews[ControllerConfig]):
-    """One method per path."""
+class ScalingViews:
+    """Resizes of topics, and what operators do with them."""
 
-    def __init__(
-        self, health: Health, metrics: MetricsText, settings: StoredConfig[ControllerConfig], scaling: QueueScaling
-    ) -> None:
-        super().__init__(CONTROLLER, health, metrics, settings)
+    def __init__(self, scaling: QueueScaling, settings: StoredConfig[ControllerConfig]) -> None:
         self._scaling = scaling
+        self._settings = settings
 
+    @get("/v1/scaling/operations", parameters=(TOPIC_PREFIX, LIMIT), refusals=(400, 409, 503))
     def operations(self, request: ViewRequest) -> OperationListing:
-        """Return operations under way and ended ones, of topics with a prefix."""
-        self._check_leads()
+        """Resizes of topics under way, by topic, then those that have ended, the newest first."""
+        check_leads(self._scaling)
         stored = self._scaling.operations
         under_way = [each for each in stored.under_way() if each.topic.startswith(request.prefix)]
         ended = [each for each in stored.ended() if each.topic.startswith(request.prefix)]
@@ -85,45 +87,48 @@ class ScalingViews(HistoryViews[ControllerConfig]):
             problems=stored.problems(),
         )
 
+    @get("/v1/scaling/operations/{id}", parts=(_OPERATION,), refusals=(400, 404, 409, 503))
     def operation(self, request: ViewRequest) -> OperationView:
-        """Return one operation."""
-        self._check_leads()
+        """One resize: where it is, what it waits for, and what was seen in each phase."""
+        check_leads(self._scaling)
         try:
             return self._view(self._scaling.find(request.path["id"]))
         except OperationUnknown as error:
             raise NotFound(_sentence(error)) from None
 
-    async def plan(self, request: ViewRequest) -> ResizePlan:
-        """Return what a resize would do; nothing is changed."""
+    @post("/v1/scaling/plan", refusals=(409,))
+    async def plan(self, body: ResizeRequest) -> ResizePlan:
+        """What a resize would do, how long it takes at least, and what is in its way; nothing is changed."""
         self._check_configured()
-        return await answered(self._scaling.plan(request.body))
+        return await answered(self._scaling.plan(body))
 
-    async def start(self, request: ViewRequest) -> OperationView:
-        """Start a resize."""
+    @post("/v1/scaling/operations", status=201, refusals=(409, 503, 504))
+    async def start(self, body: ResizeRequest) -> OperationView:
+        """Start the resize of a topic."""
         self._check_configured()
-        return self._view(await answered(self._scaling.start(request.body)))
+        return self._view(await answered(self._scaling.start(body)))
 
-    async def abort(self, request: ViewRequest) -> OperationView:
-        """Undo a resize."""
-        body: ResizeCommand = request.body
+    @post("/v1/scaling/operations/{id}/abort", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
+    async def abort(self, request: ViewRequest, body: ResizeCommand) -> OperationView:
+        """Undo a resize; what that leaves behind is in its steps."""
         done = self._scaling.abort(request.path["id"], body.reason, is_dry_run=body.dry_run)
         return self._view(await answered(done))
 
-    async def resume(self, request: ViewRequest) -> OperationView:
-        """Go on with a resize that waits for an operator."""
-        body: ResizeCommand = request.body
+    @post("/v1/scaling/operations/{id}/resume", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
+    async def resume(self, request: ViewRequest, body: ResizeCommand) -> OperationView:
+        """Go on with a resize that is BLOCKED, or in CONFLICT."""
         done = self._scaling.resume(request.path["id"], body.reason, is_dry_run=body.dry_run)
         return self._view(await answered(done))
 
-    async def waive(self, request: ViewRequest) -> OperationView:
-        """Give up what a group has not consumed."""
-        body: WaivedGroup = request.body
+    @post("/v1/scaling/operations/{id}/waive", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
+    async def waive(self, request: ViewRequest, body: WaivedGroup) -> OperationView:
+        """Give up what a group has not consumed of the queues that a resize drops."""
         done = self._scaling.waive(request.path["id"], body.group, is_dry_run=body.dry_run)
         return self._view(await answered(done))
 
-    async def give_up(self, request: ViewRequest) -> OperationView:
-        """Go on without a broker set."""
-        body: GivenUpSet = request.body
+    @post("/v1/scaling/operations/{id}/give-up", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
+    async def give_up(self, request: ViewRequest, body: GivenUpSet) -> OperationView:
+        """Go on without a broker set that does not have the topic any more."""
         why = f"{body.requested_by or 'an operator'}{': ' if body.reason else ''}{body.reason}"
         done = self._scaling.give_up(request.path["id"], body.broker_name, why, is_dry_run=body.dry_run)
         return self._view(await answered(done))
@@ -132,60 +137,45 @@ class ScalingViews(HistoryViews[ControllerConfig]):
         if not self._settings.config.namesrv_addr:
             raise StateConflict("Queue scaling is off: set namesrvAddr to the addresses of all NameServers.")
 
-    def _check_leads(self) -> None:
-        """Raise StateConflict on a controller that does not know the operations."""
-        try:
-            self._scaling.check_leads()
-        except NotLeader as error:
-            raise ControllerFollows(error) from None
-        except StoreError as error:
-            raise Unavailable(_sentence(error)) from None
-
     def _view(self, operation: ResizeOperation) -> OperationView:
-        status = self._scaling.statuses.get(operation.id)
-        if status is not None and not status.is_of(operation):
-            # The first round of this phase has not ended.
-            status = None
-        operation = operation.requested
-        return OperationView(
-            id=operation.id,
-            topic=operation.topic,
-            kind=operation.kind.value,
-            phase=operation.phase.value,
-            resume_phase=operation.resume_phase.value if operation.resume_phase is not None else None,
-            phase_since_unix_ms=operation.phase_since_unix_ms,
-            created_unix_ms=operation.created_unix_ms,
-            requested_by=operation.requested_by,
-            reason=operation.reason,
-            is_undone=operation.ends_as is ResizePhase.ABORTED,
-            problem=operation.problem,
-            waits_for=list(status.waits_for) if status is not None else [],
-            observed_unix_ms=status.observed_unix_ms if status is not None else None,
-            waited_ms=status.waited_ms if status is not None else operation.waited_ms,
-            reopened=operation.reopened,
-            sets=[
-                ResizedSetView(
-                    broker_name=each.broker_name,
-                    cluster=each.cluster,
-                    read_before=each.before.read,
-                    write_before=each.before.write,
-                    perm_before=each.before.perm,
-                    target=each.target,
-                )
-                for each in operation.sets
-            ],
-            waits=operation.waits,
-            options=operation.options,
-            steps=[
-                FinishedStepView(
-                    phase=each.phase.value,
-                    began_unix_ms=each.began_unix_ms,
-                    ended_unix_ms=each.ended_unix_ms,
-                    evidence=list(each.evidence),
-                )
-                for each in operation.steps
-            ],
-        )
+        return operation_view(self._scaling, operation)
+
+
+def check_leads(scaling: QueueScaling) -> None:
+    """Raise StateConflict on a controller that does not know the operations."""
+    try:
+        scaling.check_leads()
+    except NotLeader as error:
+        raise ControllerFollows(error) from None
+    except StoreError as error:
+        raise Unavailable(_sentence(error)) from None
+
+
+def operation_view(scaling: QueueScaling, operation: ResizeOperation) -> OperationView:
+    """Return what is shown of an operation."""
+    status = scaling.statuses.get(operation.id)
+    if status is not None and not status.is_of(operation):
+        # The first round of this phase has not ended.
+        status = None
+    operation = operation.requested
+    return view_of(
+        OperationView,
+        operation,
+        is_undone=operation.ends_as is ResizePhase.ABORTED,
+        waits_for=status.waits_for if status is not None else (),
+        observed_unix_ms=status.observed_unix_ms if status is not None else None,
+        waited_ms=status.waited_ms if status is not None else operation.waited_ms,
+        sets=[
+            view_of(
+                ResizedSetView,
+                each,
+                read_before=each.before.read,
+                write_before=each.before.write,
+                perm_before=each.before.perm,
+            )
+            for each in operation.sets
+        ],
+    )
 
 
 async def answered(work: Awaitable[Answer]) -> Answer:

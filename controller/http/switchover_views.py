@@ -2,30 +2,28 @@
 
 from collections.abc import Awaitable
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from controller.config import ControllerConfig
-from controller.http.autoscaler_views import AutoscalerViews
-from controller.http.switchover_shapes import (
-    RestartStepView,
-    RollingRestartView,
-    SwitchoverListing,
-    SwitchoverStepView,
-    SwitchoverView,
-)
 from controller.refusals import NotLeader
 from controller.scaling.watching.service import Autoscaler
+from controller.switchover.request import SwitchoverRequest
 from controller.switchover.rolling_restart import RestartPhase, RollingRestart
-from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RollingRestarts
+from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RestartRequest, RollingRestarts
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
 from controller.switchover.switchover import Switchover
-from serving.config.stored_config import StoredConfig
-from serving.http.views import MetricsText, NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
-from serving.metrics.health import Health
+from serving.http.endpoints import LIMIT, Parameter
+from serving.http.paths import get, post
+from serving.http.views import NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest, view_of
+from serving.shapes.controller import (
+    RollingRestartView,
+    SwitchoverListing,
+    SwitchoverView,
+)
+from serving.shapes.scaling import OperatorReason
 from store.store import DocumentRefused, StoreError
 
-if TYPE_CHECKING:
-    from controller.http.scaling_shapes import OperatorReason
+PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
+_SET: Final = Parameter("name", "The brokerName.")
 
 Answer = TypeVar("Answer")
 
@@ -38,47 +36,45 @@ class PlannedChanges(NamedTuple):
     restarts: RollingRestarts
 
 
-class SwitchoverViews(AutoscalerViews):
-    """One method per path."""
+class SwitchoverViews:
+    """Switchovers and rolling restarts."""
 
-    def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        settings: StoredConfig[ControllerConfig],
-        planned: PlannedChanges,
-    ) -> None:
-        super().__init__(health, metrics, settings, planned.autoscaler)
+    def __init__(self, planned: PlannedChanges) -> None:
         self._planned = planned
 
-    async def switch_over(self, request: ViewRequest) -> SwitchoverView:
-        """Begin a switchover."""
-        return _switchover(await _answered(self._planned.switchovers.begin(request.path["name"], request.body)))
-
+    @get("/v1/broker-sets/{name}/switchover", parts=(_SET,), refusals=(400, 404))
     def switchover(self, request: ViewRequest) -> SwitchoverView:
-        """Return the switchover of a set, or its last one."""
+        """The switchover of a set that is under way, or the last one since this controller started."""
         name = request.path["name"]
         found = self._planned.switchovers.of_set(name)
         if found is None:
             raise NotFound(f"This controller has begun no switchover of {name} since its start.")
         return _switchover(found)
 
+    @post("/v1/broker-sets/{name}/switchover", status=202, parts=(_SET,), refusals=(404, 409))
+    async def switch_over(self, request: ViewRequest, body: SwitchoverRequest) -> SwitchoverView:
+        """Begin a planned switchover: another broker in sync becomes master, without loss."""
+        return _switchover(await _answered(self._planned.switchovers.begin(request.path["name"], body)))
+
+    @get("/v1/switchovers", parameters=(PREFIX, LIMIT), refusals=(400,))
     def switchovers(self, request: ViewRequest) -> SwitchoverListing:
-        """Return the last switchovers."""
+        """The last switchovers that this controller has begun, the newest first."""
         found = (each for each in self._planned.switchovers if each.broker_name.startswith(request.prefix))
         return SwitchoverListing(switchovers=[_switchover(each) for each in islice(found, request.page.limit)])
 
-    async def begin_restart(self, request: ViewRequest) -> RollingRestartView:
-        """Begin a rolling restart."""
-        return self._restart(await _answered(self._planned.restarts.begin(request.path["name"], request.body)))
-
+    @get("/v1/broker-sets/{name}/rolling-restart", parts=(_SET,), refusals=(400, 404, 409, 503))
     async def rolling_restart(self, request: ViewRequest) -> RollingRestartView:
-        """Return the rolling restart of a set, or its last one."""
+        """The rolling restart of a set that is under way, or the last one."""
         return self._restart(await _answered(self._found(request.path["name"])))
 
-    async def abort_restart(self, request: ViewRequest) -> RollingRestartView:
-        """Abort a rolling restart."""
-        body: OperatorReason = request.body
+    @post("/v1/broker-sets/{name}/rolling-restart", status=202, parts=(_SET,), refusals=(404, 409, 503))
+    async def begin_restart(self, request: ViewRequest, body: RestartRequest) -> RollingRestartView:
+        """Begin a rolling restart: it names each broker when it may be restarted, the master last."""
+        return self._restart(await _answered(self._planned.restarts.begin(request.path["name"], body)))
+
+    @post("/v1/broker-sets/{name}/rolling-restart/abort", parts=(_SET,), refusals=(404, 409, 503))
+    async def abort_restart(self, request: ViewRequest, body: OperatorReason) -> RollingRestartView:
+        """Abort a rolling restart: no more brokers are named."""
         return self._restart(await _answered(self._planned.restarts.abort(request.path["name"], body.reason)))
 
     async def _found(self, broker_name: str) -> RollingRestart:
@@ -86,31 +82,12 @@ class SwitchoverViews(AutoscalerViews):
 
     def _restart(self, restart: RollingRestart) -> RollingRestartView:
         waits_for = self._planned.restarts.waits_for.get(restart.broker_name, "")
-        return RollingRestartView(
-            id=restart.id,
-            broker_name=restart.broker_name,
-            cluster=restart.cluster,
-            phase=restart.phase.value,
-            phase_since_unix_ms=restart.phase_since_unix_ms,
-            created_unix_ms=restart.created_unix_ms,
+        return view_of(
+            RollingRestartView,
+            restart,
             restart_now=restart.broker_id if restart.phase is RestartPhase.RESTART else None,
             waits_for="" if restart.has_ended else waits_for,
-            broker_ids=list(restart.brokers),
-            restarted=list(restart.restarted),
-            cluster_restarts_max=restart.cluster_restarts_max,
-            requested_by=restart.requested_by,
-            reason=restart.reason,
-            problem=restart.problem,
-            steps=[
-                RestartStepView(
-                    phase=each.phase.value,
-                    broker_id=each.broker_id,
-                    began_unix_ms=each.began_unix_ms,
-                    ended_unix_ms=each.ended_unix_ms,
-                    evidence=each.evidence,
-                )
-                for each in restart.steps
-            ],
+            broker_ids=restart.brokers,
         )
 
 
@@ -136,30 +113,10 @@ def _sentence(error: Exception) -> str:
 
 
 def _switchover(switchover: Switchover) -> SwitchoverView:
-    return SwitchoverView(
-        id=switchover.id,
-        broker_name=switchover.broker_name,
-        cluster=switchover.cluster,
-        phase=switchover.phase.value,
-        phase_since_unix_ms=switchover.phase_since_unix_ms,
-        created_unix_ms=switchover.created_unix_ms,
-        old_master=switchover.old_master,
-        new_master=switchover.new_master,
-        old_epoch=switchover.old_epoch,
-        new_epoch=switchover.new_epoch,
-        is_held=switchover.is_held,
+    return view_of(
+        SwitchoverView,
+        switchover,
         held_ms=switchover.held_for_ms if switchover.is_held else None,
         requested_by=switchover.request.requested_by,
         reason=switchover.request.reason,
-        problem=switchover.problem,
-        warnings=list(switchover.warnings),
-        steps=[
-            SwitchoverStepView(
-                phase=each.phase.value,
-                began_unix_ms=each.began_unix_ms,
-                lasted_ms=each.lasted_ms,
-                evidence=each.evidence,
-            )
-            for each in switchover.steps
-        ],
     )

@@ -1,34 +1,39 @@
-"""What each HTTP path of a controller answers, as values: reads, changes nothing, knows no web server."""
+"""What a controller answers over HTTP: the views of all paths, and here those of sets and elections."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import NamedTuple
 
 from controller.callbacks.service import RoleCallbacks
-from controller.config import ControllerConfig
-from controller.failover.election_log import ElectionRecord
+from controller.config import CONTROLLER, ControllerConfig
+from controller.failover.election_log import ElectionLog, ElectionRecord
 from controller.failover.requests import BrokerRequests
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.failure_detection.suspicion import hide_probes
-from controller.http import shapes
-from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
-from controller.http.analysis_views import AnalysisAnswers
-from controller.http.callback_shapes import CallbackListing, Redelivery
-from controller.http.callback_views import callback_listing
+from controller.http.analysis_views import AnalysisViews
+from controller.http.autoscaler_views import AutoscalerViews
+from controller.http.callback_views import CallbackViews
 from controller.http.cluster_watch import ChangedLists, ControllerStream
-from controller.http.master_shapes import MasterListing
-from controller.http.master_views import MasterListings
-from controller.http.switchover_views import PlannedChanges, SwitchoverViews
+from controller.http.master_views import MasterViews
+from controller.http.scaling_views import ScalingViews, check_leads
+from controller.http.switchover_views import PREFIX, PlannedChanges, SwitchoverViews
 from controller.roles.broker_roles import BrokerRoles, SetRoles
+from controller.scaling.watching.service import Autoscaler
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import health_of
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
+from serving.http.endpoints import EVENT_STREAM_TYPE, LIMIT, Parameter
+from serving.http.history_reader import HistoryReader
+from serving.http.history_views import PastLifeViews
 from serving.http.pages import ListPage, with_prefix
-from serving.http.views import MetricsText, NotFound, StateConflict, Unavailable, ViewRequest, requested_page
+from serving.http.paths import get
+from serving.http.server_views import ConfigViews, ProbeViews, check_serving
+from serving.http.views import NotFound, Unavailable, ViewRequest, requested_page, view_of
 from serving.metrics.health import Health, Serving
+from serving.shapes import controller as shapes
 
 
 class ShownSets(NamedTuple):
@@ -41,33 +46,61 @@ class ShownSets(NamedTuple):
     elections: StoredElections
 
 
-class ControllerViews(SwitchoverViews):
-    """One method per path."""
+def views_of(
+    health: Health,
+    metrics: Callable[[], Awaitable[bytes]],
+    settings: StoredConfig[ControllerConfig],
+    sets: ShownSets,
+    planned: PlannedChanges,
+    clock: Clock,
+) -> tuple[object, ...]:
+    """Return what answers all paths, in the order in which they are described."""
+    control, scaling = sets.control, planned.autoscaler.scaling
 
-    def __init__(  # one for each part of a controller that is shown
-        self,
-        health: Health,
-        metrics: MetricsText,
-        settings: StoredConfig[ControllerConfig],
-        sets: ShownSets,
-        planned: PlannedChanges,
-        clock: Clock,
-    ) -> None:
-        super().__init__(health, metrics, settings, planned)
-        self._control, self._roles, self._callbacks, self._elections = sets
-        self._clock = clock
-        self._masters = MasterListings(self._control.store, self._control.group, self._control.elections)
-        self._analyses = AnalysisAnswers(settings.config.analytics_dir)
-        self._watch = ChangedLists(self._watched, lambda: health.serving is Serving.DRAINING)
+    def config() -> ControllerConfig:
+        return settings.config
 
-    def check_ready(self) -> None:
-        """Raise Unavailable unless brokers can be sent on from here: a leader is known."""
-        super().check_ready()
-        if self._control.group.known_leader is None:
+    def check_ready() -> None:
+        check_serving(CONTROLLER.name, health)
+        # Brokers can be sent on from here.
+        if control.group.known_leader is None:
             raise Unavailable("No controller leads at present.")
 
-    def controllers(self, _: ViewRequest) -> shapes.ControllerListing:
-        """Return the group."""
+    return (
+        ProbeViews(check_ready, metrics),
+        SetViews(sets, planned.autoscaler, settings, clock, lambda: health.serving is Serving.DRAINING),
+        MasterViews(control.store, control.group, control.elections),
+        SwitchoverViews(planned),
+        ElectionViews(control.elections, sets.elections),
+        CallbackViews(sets.callbacks, settings, clock, lambda: check_leads(scaling)),
+        ScalingViews(scaling, settings),
+        AutoscalerViews(planned.autoscaler),
+        PastLifeViews(HistoryReader(), config),
+        AnalysisViews(settings.config.analytics_dir),
+        ConfigViews(CONTROLLER, config),
+    )
+
+
+class SetViews:
+    """The group, its broker sets, and the roles of their brokers."""
+
+    def __init__(
+        self,
+        sets: ShownSets,
+        autoscaler: Autoscaler,
+        settings: StoredConfig[ControllerConfig],
+        clock: Clock,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._control, self._roles, _, self._elections = sets
+        self._autoscaler = autoscaler
+        self._settings = settings
+        self._clock = clock
+        self._watch = ChangedLists(self._watched, is_stopping)
+
+    @get("/v1/controllers", refusals=(400,))
+    def controllers(self) -> shapes.ControllerListing:
+        """The controllers, and which of them leads."""
         group = self._control.group
         leader = group.known_leader
         pause_ms = self._control.detector.pause_ends_ms - self._clock.now_ms()
@@ -87,13 +120,20 @@ class ControllerViews(SwitchoverViews):
             ],
         )
 
+    @get(
+        "/v1/cluster/watch",
+        content_type=EVENT_STREAM_TYPE,
+        parameters=(Parameter("after", "Id of the last event that was read; as Last-Event-ID."),),
+        refusals=(400, 503),
+        streams=True,
+    )
     def watch_cluster(self, request: ViewRequest) -> ControllerStream:
-        """Return the events of changed lists."""
+        """Server-sent events: which of leader, brokerSets, elections and scaling have changed; read them again."""
         return self._watch.watch(request.last_event_id or request.query.get("after", ""), request.client)
 
     def _watched(self) -> dict[str, object]:
         """Return a value for each list that is watched, which is another one whenever the list is."""
-        control, autoscaler = self._control, self._planned.autoscaler
+        control, autoscaler = self._control, self._autoscaler
         group, leader = control.group, control.group.known_leader
         proposals = [each.id for each in autoscaler.proposals()]
         return {
@@ -103,8 +143,9 @@ class ControllerViews(SwitchoverViews):
             "scaling": (autoscaler.scaling.documents.changes, proposals),
         }
 
+    @get("/v1/broker-sets", parameters=(PREFIX,), paged=True, refusals=(400,))
     async def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
-        """Return a page of sets."""
+        """Broker sets with their masters and SyncStateSets."""
         await self._elections.refresh()
         page, found = self._page_of_sets(request)
         suspects = self._control.detector.suspects
@@ -120,8 +161,9 @@ class ControllerViews(SwitchoverViews):
         found = (self._control.store.get(name) for name in page.keys)
         return page, [each for each in found if each is not None]
 
+    @get("/v1/broker-sets/{name}", parts=(Parameter("name", "The brokerName."),), refusals=(400, 404))
     async def broker_set(self, request: ViewRequest) -> shapes.StoredSetView:
-        """Return one set."""
+        """One broker set."""
         await self._elections.refresh()
         name = request.path["name"]
         broker_set = self._control.store.get(name)
@@ -129,8 +171,9 @@ class ControllerViews(SwitchoverViews):
             raise NotFound(f"There is no broker set {name}.")
         return self._broker_set(broker_set, self._control.detector.suspects)
 
+    @get("/v1/roles", parameters=(PREFIX,), paged=True, refusals=(400,))
     def roles(self, request: ViewRequest) -> shapes.RoleListing:
-        """Return a page of sets with the roles of their brokers."""
+        """Broker sets with the roles of their brokers, as the role check port answers them."""
         page, found = self._page_of_sets(request)
         to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
         return shapes.RoleListing(
@@ -140,53 +183,16 @@ class ControllerViews(SwitchoverViews):
             next_cursor=page.next_cursor,
         )
 
-    async def masters(self, request: ViewRequest) -> MasterListing | bytes:
-        """Return the masters, at once or when something changes."""
-        return await self._masters.answer(request)
-
-    async def elections(self, request: ViewRequest) -> shapes.ElectionListing:
-        """Return the last elections."""
-        await self._elections.refresh()
-        records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
-        found = [_election(each, request) for each in islice(records, request.page.limit)]
-        return shapes.ElectionListing(elections=found)
-
-    async def analyses(self, _: ViewRequest) -> AnalysisListing:
-        """Return the newest results of the Spark analyses."""
-        return await self._analyses.listing()
-
-    async def analysis(self, request: ViewRequest) -> AnalysisRows:
-        """Return a page of the rows of one of them."""
-        return await self._analyses.rows(request)
-
-    def role_callbacks(self, request: ViewRequest) -> CallbackListing:
-        """Return a page of the changes of masters that onRoleChange has not taken; only the leader knows them."""
-        self._check_leads()
-        return callback_listing(self._callbacks, self._settings.config.on_role_change, self._clock, request)
-
-    def redeliver_callbacks(self, request: ViewRequest) -> Redelivery:
-        """Call onRoleChange once more for some sets."""
-        self._check_leads()
-        if self._callbacks is None:
-            raise StateConflict("Nothing is called: onRoleChange is blank.")
-        if not self._callbacks.is_ready:
-            raise Unavailable("What was delivered is being loaded: try again in a second.")
-        return Redelivery(broker_sets=self._callbacks.redeliver(request.body.prefix))
-
     def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> shapes.StoredSetView:
         name = broker_set.broker_name
         replicas = list(self._replicas(broker_set, suspects))
         last = self._control.elections.of_set(name)
-        return shapes.StoredSetView(
-            broker_name=name,
-            cluster=broker_set.cluster,
-            state=health_of(broker_set, {each.broker_id for each in replicas if each.alive}).value,
+        return view_of(
+            shapes.StoredSetView,
+            broker_set,
+            state=health_of(broker_set, {each.broker_id for each in replicas if each.alive}),
             master_broker_id=broker_set.master,
-            master_address=broker_set.master_address,
-            master_epoch=broker_set.master_epoch,
             sync_state_set=sorted(broker_set.sync_state_set),
-            sync_state_set_epoch=broker_set.sync_state_set_epoch,
-            next_broker_id=broker_set.next_broker_id,
             replicas=replicas,
             last_election=last.number if last else None,
             last_election_reason=last.reason if last else None,
@@ -217,6 +223,22 @@ class ControllerViews(SwitchoverViews):
             )
 
 
+class ElectionViews:
+    """The last elections."""
+
+    def __init__(self, log: ElectionLog, stored: StoredElections) -> None:
+        self._log = log
+        self._stored = stored
+
+    @get("/v1/elections", parameters=(PREFIX, LIMIT), refusals=(400,), has_details=True)
+    async def elections(self, request: ViewRequest) -> shapes.ElectionListing:
+        """The last elections of all controllers with their reasons, the newest first."""
+        await self._stored.refresh()
+        records = (each for each in reversed(self._log) if each.broker_name.startswith(request.prefix))
+        found = [_election(each, request) for each in islice(records, request.page.limit)]
+        return shapes.ElectionListing(elections=found)
+
+
 def _set_roles(roles: SetRoles, to_unix_ms: int) -> shapes.SetRolesView:
     broker_set, held_until_ms = roles.broker_set, roles.held_until_ms
     return shapes.SetRolesView(
@@ -240,48 +262,19 @@ def _set_roles(roles: SetRoles, to_unix_ms: int) -> shapes.SetRolesView:
 
 
 def _election(record: ElectionRecord, request: ViewRequest) -> shapes.ElectionView:
-    return shapes.ElectionView(
-        number=record.number,
-        broker_name=record.broker_name,
-        cluster=record.cluster,
-        unix_ms=record.unix_ms,
-        held_by=record.held_by,
-        trigger=record.cause.trigger.value,
+    phases = record.phases
+    return view_of(
+        shapes.ElectionView,
+        record,
+        trigger=record.cause.trigger,
         cause=record.cause.why if request.sees_details else hide_probes(record.cause.why),
-        result=record.reported_result.value,
-        reason=record.reason,
-        candidates=[
-            shapes.CandidateView(
-                broker_id=each.broker_id,
-                address=each.address,
-                in_sync=each.in_sync,
-                verdict=each.verdict.value,
-                epoch=each.epoch,
-                max_offset=each.max_offset,
-                election_priority=each.priority,
-                lost_bytes=each.lost_bytes,
-            )
-            for each in record.reports
-        ],
-        old_master=record.old_master,
-        new_master=record.new_master,
-        master_epoch=record.master_epoch,
-        sync_state_set_epoch=record.sync_state_set_epoch,
+        result=record.reported_result,
+        candidates=[view_of(shapes.CandidateView, each, election_priority=each.priority) for each in record.reports],
         unclean=record.is_unclean,
-        bytes_at_stake=record.bytes_at_stake,
-        advice=record.advice,
-        force=record.force,
-        phases=shapes.PhasesView(
-            suspect_ms=record.phases.suspect_ms,
-            # A port that refuses is judged at once.
-            judge_ms=record.phases.judge_ms if request.sees_details else None,
-            fence_ms=record.phases.fence_ms,
-            commit_ms=record.phases.commit_ms,
-        ),
+        # A port that refuses is judged at once.
+        phases=view_of(shapes.PhasesView, phases, judge_ms=phases.judge_ms if request.sees_details else None),
         notified=[
             shapes.NotifiedView(broker_id=broker_id, result=each.result, after_ms=each.after_ms, tries=each.tries)
             for broker_id, each in sorted(record.notified.items())
         ],
-        times=record.times,
-        last_unix_ms=record.last_unix_ms,
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from controller.scaling.resize.request import Remark
+from serving.shapes.scaling import Remark
 
 #: A broker id as controllers assign them.
 BrokerId = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]

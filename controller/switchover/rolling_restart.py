@@ -8,7 +8,7 @@ same host, nor as more of its cluster than its operator allows.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,7 +26,7 @@ RESTART_FORMAT: Final = 1
 STEPS_MAX: Final = 500
 
 
-class RestartPhase(Enum):
+class RestartPhase(StrEnum):
     """Where a rolling restart is; the values are shown to operators, and those that end it label metrics."""
 
     #: Wait until all brokers are alive and in sync.

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final, NamedTuple, Protocol
 import msgspec
 
 from controller.failover.requests import BrokerRequests
-from controller.scaling.resize.request import Remark
 from controller.switchover.request import BrokerId, SwitchoverRequest
 from controller.switchover.rolling_restart import (
     RestartFacts,
@@ -28,6 +27,7 @@ from controller.switchover.switchover import SwitchoverPhase
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused
+from serving.shapes.scaling import Remark
 from store.document_store import DocumentStore
 from store.documents import DocumentKind
 from store.store import StoreError

@@ -1,13 +1,13 @@
 """One switchover: its phase, its brokers, and what was seen in each phase. Pure values."""
 
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from controller.switchover.request import SwitchoverRequest
 
 
-class SwitchoverPhase(Enum):
+class SwitchoverPhase(StrEnum):
     """Where a switchover is; the values are shown to operators, and those that end it label metrics."""
 
     #: Wait until the backlog of the next master is small; clients notice nothing.

@@ -37,7 +37,6 @@ from serving.process.process import Runtime, ServerProcess
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from namesrv.http.views import NameServerViews
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -128,12 +127,12 @@ class NameServer:
         await self._process.close(self._client.close)
         running_effects.cancel()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], NameServerViews]":
-        """Return the paths and their views; in a thread, because what they import takes long."""
+    def _site(self) -> "Sequence[Endpoint]":
+        """Return the paths; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
-        from namesrv.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from namesrv.http.views import NameServerViews, NameServerViewSources  # noqa: PLC0415
+        from namesrv.http.views import NameServerViewSources, views_of  # noqa: PLC0415
         from namesrv.observability.metrics import NameServerMetrics, NameServerMetricSources  # noqa: PLC0415
+        from serving.http.paths import endpoints_of  # noqa: PLC0415
 
         measured = NameServerMetricSources(
             state=self._state,
@@ -152,11 +151,11 @@ class NameServer:
             settings=self._settings,
             health=self._process.health,
             clock=self._clock,
-            metrics=NameServerMetrics(measured),
+            metrics=NameServerMetrics(measured).text,
             watches=self._watches,
             served_at=self._server.address,
         )
-        return ENDPOINTS, NameServerViews(sources)
+        return endpoints_of(*views_of(sources))
 
     async def _scan(self) -> None:
         """Remove expired brokers at their deadlines, and at each scan interval."""

@@ -15,11 +15,11 @@ from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.routes import broker_data
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult
-from namesrv.http.watch_shapes import ClusterWatchEvent, ClusterWatchGap, ClusterWatchStart
 from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
 from namesrv.settings.config import NameServerConfig
 from remoting.clock import Clock
 from serving.http.server_sent_events import StreamPlaces, event_text
+from serving.shapes.namesrv import ClusterWatchEvent, ClusterWatchGap, ClusterWatchStart
 
 #: The one key of the log: all brokers.
 _ALL: Final = ""

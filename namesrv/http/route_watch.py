@@ -18,7 +18,6 @@ from namesrv.core.route_changes.change_log import ChangeLog
 from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.route_state import RouteState
-from namesrv.http.watch_shapes import RouteWatchEvent, WatchGapEvent
 from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
 from namesrv.refusals import NameTooLong
 from namesrv.settings.durable_settings import DurableSettings
@@ -28,6 +27,7 @@ from remoting.protocol.shapes.route import TopicRouteData
 from remoting.server.response_cache import PreparedResponse
 from serving.http.server_sent_events import StreamPlaces, event_text
 from serving.http.views import HttpRefused
+from serving.shapes.namesrv import RouteWatchEvent, WatchGapEvent
 
 #: Bytes of routes that are encoded and compared in one turn of the event loop, about 1 ms of work.
 TURN_BYTES: Final = 64 * 1024

@@ -5,7 +5,7 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -22,7 +22,6 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
-from namesrv.http import shapes
 from namesrv.http.route_watch import plain_route, plain_route_text
 from namesrv.http.watch_streams import WatchStream
 from namesrv.http.watches import Watches
@@ -33,14 +32,30 @@ from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
-from serving.http.history_views import HistoryViews
+from serving.http.endpoints import EVENT_STREAM_TYPE, TEXT_TYPE, Parameter
+from serving.http.history_reader import HistoryReader
+from serving.http.history_views import PastLifeViews, PastRouteViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
-from serving.http.views import HttpRefused, MetricsText, NotFound, ViewRequest, requested_page
+from serving.http.paths import delete, get
+from serving.http.server_views import ConfigViews, ProbeViews, check_serving
+from serving.http.views import HttpRefused, NotFound, ViewRequest, requested_page, view_of
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
+from serving.shapes import namesrv as shapes
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
+
+_NAME: Final = Parameter("name", "The brokerName.")
+_PREFIX: Final = Parameter("prefix", "Only topics that begin with this.")
+_TOPIC: Final = Parameter("topic", "Name of the topic, percent-encoded: %25RETRY%25group for a retry topic.")
+_WATCHED_TOPIC: Final = Parameter(
+    "topic",
+    "Name of a topic, known or not; once for each topic.",
+    {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    is_repeated=True,
+)
+_AFTER: Final = Parameter("after", "Id of the last event that was read, to miss none after it; as Last-Event-ID.")
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -53,34 +68,50 @@ class NameServerViewSources(msgspec.Struct, frozen=True, kw_only=True):
     settings: DurableSettings
     health: Health
     clock: Clock
-    metrics: MetricsText
+    metrics: Callable[[], Awaitable[bytes]]
     watches: Watches
     #: Address and port on which peers are served since the start.
     served_at: tuple[str, int]
 
 
-class NameServerViews(HistoryViews[NameServerConfig]):
-    """One method per path."""
+def views_of(sources: NameServerViewSources) -> tuple[object, ...]:
+    """Return what answers all paths, in the order in which they are described."""
+
+    def config() -> NameServerConfig:
+        return sources.settings.config
+
+    history = HistoryReader()
+    return (
+        ProbeViews(lambda: check_serving(NAMESRV.name, sources.health), sources.metrics),
+        NameServerViews(sources),
+        PastRouteViews(history, config),
+        PastLifeViews(history, config),
+        ConfigViews(NAMESRV, config),
+        LookupViews(sources),
+    )
+
+
+class NameServerViews:
+    """What is registered."""
 
     def __init__(self, sources: NameServerViewSources) -> None:
-        super().__init__(NAMESRV, sources.health, sources.metrics, sources.settings)
         self._sources = sources
         self._tables = sources.state.tables
         self._topic_names = TopicNames(self._tables.topics)
         self._runner = CooperativeRunner()
 
-    # Lists
-
+    @get("/v1/clusters", paged=True, refusals=(400,))
     async def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
-        """Return a page of clusters."""
+        """Clusters in numbers."""
         numbers = await self._runner.run(cluster_summary.clusters(self._sources.state), 0, 0)
         away = self._sources.state.away_sets.counts()
         page = requested_page(sorted(numbers.keys() | away), request, str)
         items = [_listed_cluster(name, numbers.get(name) or ClusterSummary(), away[name]) for name in page.keys]
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
+    @get("/v1/brokers", parameters=(Parameter("brokerName", "Only brokers of this set."),), paged=True, refusals=(400,))
     async def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
-        """Return a page of live brokers, of one broker set where it is named."""
+        """Live brokers."""
         brokers, wanted = self._tables.brokers, request.query.get("brokerName")
         members = [
             (member.cluster, broker_set.broker_name, broker_id)
@@ -93,22 +124,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         items = [self._listed_broker(broker_set, i) for broker_set, i in present if i in broker_set.members]
         return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
-        """Return a page of the broker sets of which no broker is registered."""
-        away = {each.broker_name: each for each in self._sources.state.away_sets.away()}
-        page = requested_page(list(away), request, str)
-        items = [away[name] for name in page.keys]
-        return shapes.AwaySetListing(total=page.total, next_cursor=page.next_cursor, items=items)
-
-    def forget_away_set(self, request: ViewRequest) -> shapes.DroppedAwaySet:
-        """Forget a broker set that will not come back; one that does is known again."""
-        name = request.path["name"]
-        if not self._sources.state.away_sets.forget(name):
-            raise NotFound(f"No broker set of the name {name} is away.")
-        return shapes.DroppedAwaySet(broker_name=name)
-
+    @get("/v1/brokers/{name}", parts=(_NAME,), refusals=(400, 404))
     def broker_set(self, request: ViewRequest) -> shapes.BrokerSetDetails:
-        """Return one broker set."""
+        """One broker set."""
         name = request.path["name"]
         broker_set = self._tables.brokers.get(name)
         if broker_set is None:
@@ -131,8 +149,25 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
+    @get("/v1/broker-sets/away", paged=True, refusals=(400,))
+    def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
+        """Broker sets that had topics, or were registered for 30 s, and of which no broker is now; at most 1,000."""
+        away = {each.broker_name: each for each in self._sources.state.away_sets.away()}
+        page = requested_page(list(away), request, str)
+        items = [away[name] for name in page.keys]
+        return shapes.AwaySetListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    @delete("/v1/broker-sets/away/{name}", parts=(_NAME,), refusals=(404,))
+    def forget_away_set(self, request: ViewRequest) -> shapes.DroppedAwaySet:
+        """Forgets a broker set that will not come back."""
+        name = request.path["name"]
+        if not self._sources.state.away_sets.forget(name):
+            raise NotFound(f"No broker set of the name {name} is away.")
+        return shapes.DroppedAwaySet(broker_name=name)
+
+    @get("/v1/topics", parameters=(_PREFIX,), paged=True, refusals=(400,))
     async def topics(self, request: ViewRequest) -> shapes.TopicListing:
-        """Return a page of topics, of those that begin with the prefix."""
+        """Topics."""
         names = with_prefix(await self._topic_names.names(), request.prefix)
         page = requested_page(names, request, str)
         owners = set(self._tables.brokers.topic_owners())
@@ -146,8 +181,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         ]
         return shapes.TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
+    @get("/v1/topics/{topic}/route", answer=TopicRouteData, parts=(_TOPIC,), refusals=(400, 404))
     def route(self, request: ViewRequest) -> bytes:
-        """Return the route that clients without a zone and without role addresses get."""
+        """The route of a topic, as a client without a zone gets it; always with the brokers' own addresses."""
         topic = request.path["topic"]
         route = plain_route_text(self._sources.state, self._sources.settings, topic)
         if route is None:
@@ -157,19 +193,28 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             )
         return route
 
+    @get(
+        "/v1/routes/watch",
+        content_type=EVENT_STREAM_TYPE,
+        parameters=(_WATCHED_TOPIC, _AFTER),
+        refusals=(400, 503),
+        streams=True,
+    )
     def watch_routes(self, request: ViewRequest) -> WatchStream:
-        """Return the events of the routes of some topics; refused while peers are not served."""
-        self.check_ready()
+        """Server-sent events: the routes of these topics as /v1/topics/{topic}/route has them, now and at each change."""  # noqa: E501  # a summary of OpenAPI
+        check_serving(NAMESRV.name, self._sources.health)
         topics = tuple(request.repeated["topic"])
         return self._sources.watches.routes.watch(topics, _event_id_before(request), request.client)
 
+    @get("/v1/cluster/watch", content_type=EVENT_STREAM_TYPE, parameters=(_AFTER,), refusals=(400, 503), streams=True)
     def watch_cluster(self, request: ViewRequest) -> WatchStream:
-        """Return the events of all brokers; refused while peers are not served."""
-        self.check_ready()
+        """Server-sent events: brokers that register or leave, and new masters; /v1/brokers has what there is."""
+        check_serving(NAMESRV.name, self._sources.health)
         return self._sources.watches.cluster.watch(_event_id_before(request), request.client)
 
+    @get("/v1/topics/{topic}/route-fetches", parts=(_TOPIC,), paged=True, refusals=(400, 404))
     def route_fetches(self, request: ViewRequest) -> shapes.RouteFetchListing:
-        """Return a page of the connections that fetched the route of a topic while it is watched."""
+        """Who fetched the route of a topic since it is watched (request 20105), and whether it was the present one."""
         topic, now_ms = request.path["topic"], self._sources.clock.now_ms()
         watched = self._sources.state.route_fetches.get(topic)
         if watched is None or watched.ends_ms < now_ms:
@@ -190,8 +235,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             items=[watched.fetch(key[2], now_ms) for key in page.keys],
         )
 
-    def role_addresses(self, _: ViewRequest) -> shapes.RoleAddressListing:
-        """Return the rules of role addresses, at most 1,000."""
+    @get("/v1/role-addresses", refusals=(400,))
+    def role_addresses(self) -> shapes.RoleAddressListing:
+        """Rules of role addresses in force (roleAddressFile), their digest, and what is wrong with the newest file."""
         found = self._sources.state.role_addresses
         return shapes.RoleAddressListing(
             digest=found.rules.digest if found.source else None,
@@ -200,15 +246,19 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             rules=[_listed_role_address(rule, found) for rule in found.rules.rules],
         )
 
+    @get("/v1/kv", paged=True, refusals=(400,))
     def kv_namespaces(self, request: ViewRequest) -> shapes.KvNamespaceListing:
-        """Return a page of KV namespaces."""
+        """KV namespaces."""
         table = self._sources.settings.kv.table
         page = requested_page(sorted(table), request, str)
         items = [shapes.ListedKvNamespace(namespace=name, entries=len(table[name])) for name in page.keys]
         return shapes.KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
+    @get(
+        "/v1/kv/{namespace}", parts=(Parameter("namespace", "Name of the namespace."),), paged=True, refusals=(400, 404)
+    )
     async def kv_entries(self, request: ViewRequest) -> shapes.KvListing:
-        """Return a page of the entries of a KV namespace."""
+        """Entries of a KV namespace."""
         namespace = request.path["namespace"]
         entries = self._sources.settings.kv.namespace(namespace)
         if entries is None:
@@ -223,23 +273,6 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             page = page_of(keys, shorter, str)
         items = [shapes.ListedKvEntry(key=key, value=entries[key]) for key in page.keys]
         return shapes.KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
-
-    # What Java clients look up
-
-    def nsaddr(self, request: ViewRequest) -> str:
-        """Return the NameServers that a client should use, `host:port;host:port`.
-
-        Refused while draining, and never with an empty list: a Java client (DefaultTopAddressing) keeps the addresses
-        it has after an error as well as after a blank answer, but a load balancer turns to another member only after
-        an error. The error needs a body, without one that client fails with a NullPointerException.
-        """
-        self.check_ready()
-        config = self._sources.settings.config
-        if config.namesrv_addr_list:
-            return config.namesrv_addr_list
-        bound, port = self._sources.served_at
-        host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
-        return host_and_port(host, port)
 
     def _route_of(self, topic: str) -> TopicRouteData | None:
         return plain_route(self._sources.state, self._sources.settings, topic)
@@ -265,6 +298,41 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             lacks_topics=lacks_topics(self._tables, broker_set, member),
             lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
         )
+
+
+class LookupViews:
+    """What Java clients look up."""
+
+    def __init__(self, sources: NameServerViewSources) -> None:
+        self._sources = sources
+
+    @get("/rocketmq/nsaddr", content_type=TEXT_TYPE, parameters=None, refusals=(400, 503), is_lookup=True)
+    def nsaddr(self, request: ViewRequest) -> str:
+        """NameServers for clients that look them up: namesrvAddrList, else this server by the requested host.
+
+        Refused while draining, and never with an empty list: a Java client (DefaultTopAddressing) keeps the addresses
+        it has after an error as well as after a blank answer, but a load balancer turns to another member only after
+        an error. The error needs a body, without one that client fails with a NullPointerException.
+        """
+        check_serving(NAMESRV.name, self._sources.health)
+        config = self._sources.settings.config
+        if config.namesrv_addr_list:
+            return config.namesrv_addr_list
+        bound, port = self._sources.served_at
+        host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
+        return host_and_port(host, port)
+
+    @get(
+        "/rocketmq/nsaddr-{unit}",
+        content_type=TEXT_TYPE,
+        parameters=None,
+        parts=(Parameter("unit", "The unitName of the client."),),
+        refusals=(400, 503),
+        is_lookup=True,
+    )
+    def nsaddr_of_unit(self, request: ViewRequest) -> str:
+        """The same for clients with a unit name; every unit gets the same NameServers."""
+        return self.nsaddr(request)
 
 
 class TopicNames:
@@ -317,12 +385,12 @@ def _listed_role_address(rule: RoleAddressRule, state: RoleAddresses) -> shapes.
 
 
 def _listed_address_check(check: AddressCheck) -> shapes.ListedAddressCheck:
-    return shapes.ListedAddressCheck(
+    return view_of(
+        shapes.ListedAddressCheck,
+        check,
         broker_id=check.use.broker_id,
         address=check.use.address,
-        state=check.state.value,
         problem=check.problem or None,
-        checked_unix_ms=check.checked_unix_ms,
     )
 
 

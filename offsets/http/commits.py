@@ -19,6 +19,7 @@ from serving.http.endpoints import Parameter
 from serving.http.paths import get, post
 from serving.http.views import HttpRefused, TooManyRequests, UnprocessableBody, ViewRequest
 from serving.http.views import Unavailable as Unavailable503
+from serving.shapes.offsets import DEFAULT_CLUSTER, Who
 from store.store import OutcomeUnknown, StoreError
 
 #: Entries of one request: more would hold up the requests of others.
@@ -31,11 +32,6 @@ CLIENTS_MAX: Final = 64
 LISTED_MAX: Final = 1_000
 #: A thousand entries with names of the greatest length, of ASCII.
 BODY_BYTES_MAX: Final = 2 << 20
-#: RocketMQ's default of `brokerClusterName`.
-DEFAULT_CLUSTER: Final = "DefaultCluster"
-
-#: Who makes a change: a client id, or the name of an operator.
-Who = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
 class QueueName(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):

@@ -1,42 +1,16 @@
-"""What the paths about the manager itself answer: whether it leads, whom it follows, probes, options, metrics."""
+"""What the path about the manager itself answers: whether it leads, whom it follows, what is not stored yet."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from offsets.config import OFFSET_MANAGER, OffsetManagerConfig, StoreKind
+from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
 from offsets.sets.following import Following
 from serving.http.paths import get
-from serving.http.views import MetricsText, ServerViews, Unavailable
+from serving.http.server_views import check_serving
+from serving.http.views import Unavailable
 from serving.metrics.health import Health
-
-
-class ManagerView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One offset manager."""
-
-    id: str
-    #: `host:port` at which clients reach it.
-    address: str
-    group: str
-    role: Literal["leading", "loading", "following"]
-    #: Of the manager that leads, this one too; null: no manager is known to.
-    leader_address: str | None
-    #: Who tells it the masters. `nobody`: neither controllerHttpAddr nor namesrvAddr is set, so it reads no broker and
-    #: repairs nothing.
-    follows: Literal["controllers", "name_servers", "nobody"]
-    #: A controller or NameServer has answered lately.
-    masters_known: bool
-    #: Broker sets that it follows, and those of them that have a master.
-    broker_sets: int
-    broker_sets_with_master: int
-    store: StoreKind
-    #: Offsets that clients committed to it: those it has, and those of them that the store lacks.
-    offsets: int
-    dirty_keys: int
-    oldest_dirty_ms: int
-    last_flush_error: str
+from serving.shapes.offsets import ManagerView
 
 
 class StoredOffsets(NamedTuple):
@@ -48,35 +22,16 @@ class StoredOffsets(NamedTuple):
     last_flush_error: str = ""
 
 
-class FixedConfig(NamedTuple):
-    """The options in force: no request changes them."""
-
-    config: OffsetManagerConfig
-
-
-class ManagerViews(ServerViews[OffsetManagerConfig]):
-    """The views of any server, and of the manager itself."""
+class ManagerViews:
+    """The view of the manager itself."""
 
     def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        config: OffsetManagerConfig,
-        lead: Lead,
-        following: Following,
-        stored: Callable[[], StoredOffsets],
+        self, config: OffsetManagerConfig, lead: Lead, following: Following, stored: Callable[[], StoredOffsets]
     ) -> None:
-        super().__init__(OFFSET_MANAGER, health, metrics, FixedConfig(config))
         self._options = config
         self._lead = lead
         self._following = following
         self._stored = stored
-
-    def check_ready(self) -> None:
-        """Raise Unavailable unless this manager answers, or another one is known to."""
-        super().check_ready()
-        if self._lead.role == "loading" or self._lead.leader is None:
-            raise Unavailable("This offset manager is loading, or no offset manager leads at present.")
 
     @get("/v1/manager", refusals=(400,))
     def manager(self) -> ManagerView:
@@ -98,3 +53,10 @@ class ManagerViews(ServerViews[OffsetManagerConfig]):
             oldest_dirty_ms=stored.oldest_dirty_ms,
             last_flush_error=stored.last_flush_error,
         )
+
+
+def check_ready(health: Health, lead: Lead) -> None:
+    """Raise Unavailable unless this manager answers, or another one is known to."""
+    check_serving(OFFSET_MANAGER.name, health)
+    if lead.role == "loading" or lead.leader is None:
+        raise Unavailable("This offset manager is loading, or no offset manager leads at present.")

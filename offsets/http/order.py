@@ -3,10 +3,9 @@
 from itertools import accumulate
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
-from offsets.http.commits import DEFAULT_CLUSTER, Who, refusals
+from offsets.http.commits import refusals
 from offsets.lead import Lead
 from offsets.order.declared import GroupRefused
 from offsets.order.holders import Holding, Member, OrderlyGroup
@@ -17,107 +16,26 @@ from remoting.clock import Clock
 from serving.http.endpoints import Parameter
 from serving.http.paths import get, post
 from serving.http.views import HttpRefused, StateConflict, Unavailable, ViewRequest, requested_page
+from serving.shapes.offsets import (
+    DEFAULT_CLUSTER,
+    GroupBody,
+    HeldQueueView,
+    HolderListing,
+    HolderView,
+    OrderlyAnswer,
+    OrderlyGroupListing,
+    OrderlyGroupView,
+    OverlapListing,
+    OverlapView,
+)
 
 #: Queues on a page, whatever its limit: a client has up to 4,096. The first client of a page is shown whole.
 QUEUES_SHOWN_MAX: Final = 10_000
-
 _GROUP: Final = (
     Parameter("group", "The group; must be given."),
     Parameter("cluster", "Name of the cluster; DefaultCluster by default."),
     Parameter("namespace", "Namespace; none by default."),
 )
-
-
-class GroupBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A consumer group."""
-
-    #: Who makes the change.
-    writer: Who
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = ""
-    group: str
-
-    def named(self) -> OrderlyGroup:
-        """Return the group as brokers spell it."""
-        return _named(self.cluster, self.namespace, self.group)
-
-
-class OrderlyAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether the request changed anything."""
-
-    changed: bool
-
-
-class OrderlyGroupView(msgspec.Struct, frozen=True, rename="camel"):
-    """A declared group, as brokers spell it."""
-
-    cluster: str
-    group: str
-
-
-class OrderlyGroupListing(msgspec.Struct, frozen=True, rename="camel"):
-    """The declared groups in their order."""
-
-    total: int
-    groups: list[OrderlyGroupView]
-    next_cursor: str | None
-
-
-class HeldQueueView(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue whose lock a client has by its last answer."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    #: held; expired: the client could not renew the lock for 30 s and does not consume; dropped: it is giving it up.
-    state: str
-    #: When the client took or renewed the lock, by its own clock; null if it does not report it.
-    locked_unix_ms: int | None
-    #: When this manager took the lock at the master in the client's name; null if it did not.
-    replayed_unix_ms: int | None
-
-
-class HolderView(msgspec.Struct, frozen=True, rename="camel"):
-    """A client, and what it holds."""
-
-    client_id: str
-    #: When it answered last; null if it has not.
-    confirmed_unix_ms: int | None
-    queues: list[HeldQueueView]
-
-
-class HolderListing(msgspec.Struct, frozen=True, rename="camel"):
-    """Who holds the queues of a group at brokers, in the order of the client ids."""
-
-    #: Whether the group is declared orderly: clients of others are not asked.
-    is_declared: bool
-    #: orderly, concurrent (a client is not orderly: nothing is replayed), or unknown (none has answered yet).
-    kind: str
-    #: Clients of the group that brokers list.
-    members: int
-    holders: list[HolderView]
-    next_cursor: str | None
-
-
-class OverlapView(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue that two clients hold at the same time; both may consume it."""
-
-    cluster: str
-    group: str
-    topic: str
-    broker_name: str
-    queue_id: int
-    clients: tuple[str, str]
-    #: At the latest since then.
-    since_unix_ms: int
-
-
-class OverlapListing(msgspec.Struct, frozen=True, rename="camel"):
-    """Open overlaps in the order of clusters, groups and queues."""
-
-    total: int
-    overlaps: list[OverlapView]
-    next_cursor: str | None
 
 
 class OrderViews:
@@ -181,7 +99,7 @@ class OrderViews:
         try:
             with refusals(body.writer):
                 change = declared.declare if orderly else declared.undeclare
-                return OrderlyAnswer(await change(body.named(), body.writer))
+                return OrderlyAnswer(await change(_named(body.cluster, body.namespace, body.group), body.writer))
         except GroupRefused as error:
             raise StateConflict(f"The group is not declared: {error}.") from None
 

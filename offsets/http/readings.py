@@ -6,7 +6,7 @@ import msgspec
 
 from offsets.readings.jumps import Jump, JumpCause
 from offsets.readings.readings import Readings, SetStatus
-from serving.http.endpoints import PAGED, Parameter
+from serving.http.endpoints import LIMIT, Parameter
 from serving.http.paths import get
 from serving.http.views import HttpRefused, ViewRequest, requested_page
 
@@ -50,7 +50,7 @@ class ReadingViews:
             Parameter(
                 "cause", "For this cause only.", {"type": "string", "enum": [cause.value for cause in JumpCause]}
             ),
-            PAGED[0],
+            LIMIT,
         ),
         refusals=(400,),
     )

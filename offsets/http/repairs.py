@@ -5,16 +5,22 @@ from typing import Final
 
 import msgspec
 
-from offsets.config import RepairMode
-from offsets.http.commits import Who, refusals
+from offsets.http.commits import refusals
 from offsets.lead import Lead
 from offsets.repair.repairer import NotApplicable, Repairer
-from offsets.repair.rules import Outcome
 from offsets.repair.runs import RepairedQueue, Run
 from offsets.sets.following import Following
 from serving.http.endpoints import Parameter
 from serving.http.paths import get, post
 from serving.http.views import NotFound, StateConflict, ViewRequest, requested_page
+from serving.shapes.offsets import (
+    ApplyBody,
+    RepairedQueueView,
+    RepairListing,
+    RepairMode,
+    RepairQueues,
+    RepairView,
+)
 
 _DIGITS_MAX: Final = 9
 _RUN: Final = Parameter("run", "Number of the run.", {"type": "integer"})
@@ -22,85 +28,6 @@ _RUN: Final = Parameter("run", "Number of the run.", {"type": "integer"})
 _APPLIED_MAX: Final = 4
 #: Queues in an answer to it; a run lists all of them.
 _SHOWN_MAX: Final = 10_000
-
-
-class ApplyBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A run that is to write what it would change."""
-
-    #: The name of an operator.
-    writer: Who
-    #: Only answer what it would write now.
-    dry_run: bool = False
-    #: Also where a group has gone on since behind a lost end: it reads that again.
-    allow_back: bool = False
-
-
-class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What was done about the offsets of a set after a change of its master."""
-
-    number: int = msgspec.field(name="run")
-    cluster: str
-    broker_name: str
-    #: Of the new master.
-    address: str
-    master_epoch: int | None
-    #: What happened: found, gained, moved, or restarted.
-    cause: str
-    began_unix_ms: int
-    took_ms: int
-    #: From the notice of the change to the first write; null: nothing was written.
-    first_write_ms: int | None
-    #: When the former master was read last.
-    read_unix_ms: int
-    #: Where the log has parted from that of the former master; null: no loss is known.
-    parted_at: int | None
-    #: Queues by outcome: right already, pushed, set back, would change, not proved, failed.
-    counts: dict[str, int]
-    #: Of queues that would change: messages that are read again, and that may be skipped, until it is applied.
-    messages_again: int
-    messages_skipped: int
-    #: Why nothing, or not all, was decided; blank: all was.
-    problem: str
-    applied_unix_ms: int | None
-    applied_by: str
-
-
-class RepairListing(msgspec.Struct, frozen=True, rename="camel"):
-    """The last runs, the newest first."""
-
-    mode: RepairMode
-    #: Sets with a run under way.
-    running: int
-    runs: list[RepairView]
-
-
-class RepairedQueueView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What became of the offset of a group in a queue."""
-
-    group: str
-    topic: str
-    queue_id: int
-    outcome: Outcome
-    #: Up to where the group went on before the change; null: it is not known.
-    before: int | None
-    #: What the new master showed; null: no offset.
-    shown: int | None
-    #: What was, or is to be, written; null for nothing.
-    offset: int | None
-    #: Of a higher offset until it is written; of a lower one once it is, as the group read them since the run.
-    messages_again: int
-    #: Of a lower offset, until it is written: at most.
-    messages_skipped: int
-    why: str
-
-
-class RepairQueues(msgspec.Struct, frozen=True, rename="camel"):
-    """A run with a page of its queues, without those that were right already."""
-
-    run: RepairView
-    queues: list[RepairedQueueView]
-    total: int
-    next_cursor: str | None
 
 
 class RepairViews:

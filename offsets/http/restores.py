@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from offsets.commits.table import PAGE_OFFSETS_MAX
 from offsets.commits.table import Scope as OwnScope
 from offsets.files import offset_files
 from offsets.files.offset_files import ClientQueue, OffsetFileError
-from offsets.http.commits import DEFAULT_CLUSTER, Who, refusals
+from offsets.http.commits import refusals
 from offsets.lead import Lead
 from offsets.readings.readings import Readings
 from offsets.restore.lag import GroupLag, LagQueue, LagReader, LagsTooOften
@@ -39,9 +39,23 @@ from serving.http.views import (
     ViewRequest,
     requested_page,
 )
+from serving.shapes.offsets import (
+    DEFAULT_CLUSTER,
+    AllowedBody,
+    ExportAnswer,
+    ExportBody,
+    ImportBody,
+    KeptOperationListing,
+    KeptOperationView,
+    LagListing,
+    LagView,
+    RestoreBody,
+    SetProblemView,
+    TopicGroupListing,
+    TopicGroupView,
+    UndoBody,
+)
 
-#: Bytes of a file in a request, before it is written as Base64, and of the body that has it.
-FILE_BYTES_MAX: Final = 3 << 20
 IMPORT_BYTES_MAX: Final = 5 << 20
 #: Offsets of one file.
 EXPORTED_MAX: Final = 100_000
@@ -50,77 +64,6 @@ _LAGS_MAX: Final = 2
 _FILES_MAX: Final = 2
 _RESTORES_MAX: Final = 8
 _GROUP_LISTS_MAX: Final = 2
-
-Moment = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-Dialect = Literal["broker", "client"]
-
-
-class _Allowed(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What an operator allows."""
-
-    writer: Who
-    #: Only answer what would become of each queue.
-    dry_run: bool = False
-    #: Also where it is not proved that nobody's messages are skipped.
-    allow_unproved: bool = False
-    #: The groups pull, and do not pop: their members need not show it.
-    pulls: bool = False
-
-
-class RestoreBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Offsets of a reading that are to be at brokers again: all of a cluster, unless narrowed."""
-
-    cluster: str = DEFAULT_CLUSTER
-    group: str | None = None
-    topic: str | None = None
-    broker_name: str | None = None
-    #: Unix ms, or former: before the last change of the master of each broker set.
-    moment: Moment | Literal["former"]
-    #: Let offsets go back: messages are read again.
-    allow_back: bool = False
-    #: Also what somebody has set or deleted since.
-    over_resets: bool = False
-
-
-class UndoBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """An operation that is to be undone."""
-
-    operation_id: str
-    #: Also of queues whose offset has moved since, or was set again.
-    force: bool = False
-
-
-class ImportBody(_Allowed, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A file whose offsets are to be stored."""
-
-    dialect: Dialect
-    #: The bytes of the file, in Base64.
-    file: Annotated[bytes, msgspec.Meta(max_length=FILE_BYTES_MAX)]
-    cluster: str = DEFAULT_CLUSTER
-    #: Of the offsets of this manager.
-    namespace: str = ""
-    #: Whose file it is, of dialect broker.
-    broker_name: str = ""
-    #: Whose file it is, of dialect client; of the other one: only this group.
-    group: str = ""
-    #: manager: into the table of this manager; broker: to the masters of the broker sets.
-    target: Literal["manager", "broker"]
-    allow_back: bool = False
-
-
-class ExportBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Offsets that are wanted as a file."""
-
-    dialect: Dialect
-    #: manager: the table of this manager; readings: what the master of the broker set had at its newest reading.
-    source: Literal["manager", "readings"]
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = ""
-    #: Must be given for dialect broker, and for readings.
-    broker_name: str | None = None
-    #: Must be given for dialect client.
-    group: str | None = None
-    topic: str | None = None
 
 
 class RestoredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -143,13 +86,6 @@ class RestoredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     why: str
 
 
-class SetProblemView(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker set of which nothing is known, or nothing was done."""
-
-    broker_name: str
-    reason: str
-
-
 class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """What became, or would become, of all queues."""
 
@@ -163,88 +99,6 @@ class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
     problems: list[SetProblemView]
     #: Entries of a file that are not used, each with the reason.
     unused: list[str] = []
-
-
-class ExportAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """Offsets as a file."""
-
-    #: In Base64.
-    file: bytes
-    #: Offsets in it.
-    offsets: int
-    #: Offsets that are not in it, and why.
-    unavailable: list[str]
-
-
-class KeptOperationView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """An operation that can be undone."""
-
-    operation_id: str
-    kind: str
-    writer: str
-    unix_ms: int
-    #: The operation that it has undone; blank for none.
-    undoes: str
-    #: Queues that it has changed, or may have.
-    queues: int
-    #: False if the manager ended before the outcomes were known.
-    finished: bool
-
-
-class KeptOperationListing(msgspec.Struct, frozen=True, rename="camel"):
-    """The last operations of this manager, the newest first."""
-
-    operations: list[KeptOperationView]
-
-
-class LagView(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a group is in one queue."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    #: The next offset to be written; null if it is not known.
-    max_offset: int | None
-    #: The next offset to consume; null if none is stored, or it is not known.
-    committed_offset: int | None
-    #: Where that is stored.
-    committed_in: Literal["manager", "broker"] | None
-    #: unknown is never 0.
-    lag: int | Literal["unknown"]
-    #: Why it is unknown.
-    reason: str
-
-
-class LagListing(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a group is in all its queues."""
-
-    group: str
-    #: The sum of what is known; null if nothing is.
-    known_lag: int | None
-    #: Queues whose lag is unknown.
-    unknown: int
-    queues: list[LagView]
-    #: Broker sets of which nothing is known.
-    unavailable: list[SetProblemView]
-
-
-class TopicGroupView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A group that has offsets in a topic, so that it reads it or has read it."""
-
-    cluster: str
-    group: str
-    #: broadcast: its members keep their offsets, and brokers only the least position.
-    kind: Literal["clustering", "broadcast"]
-    #: How many broker sets have them.
-    broker_sets: int
-
-
-class TopicGroupListing(msgspec.Struct, frozen=True, rename="camel"):
-    """A page of the groups of a topic, by cluster and name."""
-
-    groups: list[TopicGroupView]
-    total: int
-    next_cursor: str | None
 
 
 class _ReadFile(NamedTuple):
@@ -460,7 +314,7 @@ class RestoreViews:
         return RestoreAnswer(body.dry_run, "", dict(counts), views, [], read.problems)
 
     @contextmanager
-    def _refusals(self, body: _Allowed | None = None) -> Iterator[None]:
+    def _refusals(self, body: AllowedBody | None = None) -> Iterator[None]:
         """Answer what is refused inside with its status and a sentence."""
         try:
             with refusals(None if body is None else body.writer):
@@ -500,7 +354,7 @@ def _read_file(body: ImportBody) -> _ReadFile:
     return _ReadFile({SetName(body.cluster, body.broker_name): wanted}, read.problems)
 
 
-def _answer(done: Restored, body: _Allowed, unused: list[str] | None = None) -> RestoreAnswer:
+def _answer(done: Restored, body: AllowedBody, unused: list[str] | None = None) -> RestoreAnswer:
     return RestoreAnswer(
         dry_run=body.dry_run,
         operation_id=done.operation_id,

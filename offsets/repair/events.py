@@ -5,9 +5,9 @@ from typing import ClassVar, Final
 
 from history.offset_families import OFFSET_CHANGE_BY_OPERATOR, OFFSET_REPAIR
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
-from offsets.repair.rules import Outcome
 from offsets.repair.runs import RepairedQueue, Run
 from serving.logging.events import Level
+from serving.shapes.offsets import Outcome
 from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, Timer
 
 REPAIRED: Final = Counter(

@@ -24,21 +24,12 @@ from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, BrokerOption
 from offsets.proof import Fingerprint, LogBefore
 from offsets.queue_proof import Proved, begins_behind, first_behind, proved_offset
 from offsets.readings.reading import KnownBefore
-from offsets.repair.rules import (
-    LASTED_MS,
-    Before,
-    BrokerNow,
-    Decision,
-    Outcome,
-    QueueNow,
-    ahead_of,
-    decide,
-    may_push,
-)
+from offsets.repair.rules import LASTED_MS, Before, BrokerNow, Decision, QueueNow, ahead_of, decide, may_push
 from offsets.repair.runs import RepairedQueue
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey
 from remoting.clock import Clock
 from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Refused
+from serving.shapes.offsets import Outcome
 
 #: Decided at a time before it is written.
 BATCH_MS: Final = 100

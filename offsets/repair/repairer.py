@@ -32,7 +32,7 @@ from offsets.repair.events import (
     run_event,
 )
 from offsets.repair.one_pass import Allowed, RepairPass
-from offsets.repair.rules import SENT_BACK_WITHIN_MS, Outcome
+from offsets.repair.rules import SENT_BACK_WITHIN_MS
 from offsets.repair.runs import QUEUES_MAX, RUNS_MAX, KeptRun, Run, counts_of, known_of
 from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
 from offsets.values import GroupTopic, QueueKey, SetName
@@ -41,6 +41,7 @@ from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.protocol.errors import InvokeError, NotSent
 from serving.durable_file import DurableFileError
+from serving.shapes.offsets import Outcome
 from serving.telemetry.events import Event, Measure
 
 #: How long a new master may take to serve: it may have many messages to put in their queues. Without a proof the run

@@ -22,7 +22,6 @@ shown, and then needs no proof. Where it is higher, the offset is raised no furt
 Source: docs/protocol/offsets.md 8.2.
 """
 
-import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -32,6 +31,7 @@ from offsets.queue_proof import Proved
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, is_pop_retry, is_writable
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
+from serving.shapes.offsets import Outcome
 
 #: A reading that ended longer before the change proves nothing: a reset since is not known.
 READ_WITHIN_MS: Final = 60_000
@@ -39,23 +39,6 @@ READ_WITHIN_MS: Final = 60_000
 LASTED_MS: Final = 20_000
 #: Where logs have parted, groups are sent back by themselves so long after the change.
 SENT_BACK_WITHIN_MS: Final = 60_000
-
-
-class Outcome(enum.StrEnum):
-    """What became of the offset of a group in a queue."""
-
-    #: Nothing has to be written.
-    RIGHT = "right already"
-    #: It was raised to what a reading proves.
-    PUSHED = "pushed"
-    #: It was set to where the logs have parted, or below.
-    SET_BACK = "set back"
-    #: It would be written: `rmq offsets repair RUN` does it.
-    WOULD_CHANGE = "would change"
-    #: The group may skip messages or read them again, and nothing proves where it should go on.
-    NOT_PROVED = "not proved"
-    #: It was to be written, and the broker does not show it.
-    FAILED = "failed"
 
 
 class Decision(NamedTuple):

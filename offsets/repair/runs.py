@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
-from offsets.repair.rules import Outcome
 from offsets.values import GroupTopic, QueueKey, QueueOffsets, SetName
+from serving.shapes.offsets import Outcome
 
 #: Runs that are kept.
 RUNS_MAX: Final = 100

@@ -4,7 +4,7 @@ The names of fields are those of the JSON of our HTTP API, where it has them. A 
 time, which tables and CSV show as ISO 8601.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,18 @@ class OutputColumn(msgspec.Struct, frozen=True):
     field: str
     title: str
     is_time: bool
+
+
+def row_type(shape: type[msgspec.Struct], *names: str) -> type[msgspec.Struct]:
+    """Return the type of rows that show these fields of an answer, in this order."""
+    fields = {field.name: field for field in msgspec.structs.fields(shape)}
+    shown = [(name, fields[name].type, msgspec.field(name=fields[name].encode_name)) for name in names]
+    return msgspec.defstruct(f"{shape.__name__}Row", shown, frozen=True, kw_only=True)
+
+
+def rows_of(kind: type[msgspec.Struct], found: Iterable[msgspec.Struct]) -> list[msgspec.Struct]:
+    """Return parts of an answer as such rows."""
+    return [msgspec.convert(row, kind, from_attributes=True) for row in found]
 
 
 def columns_of(kind: type[msgspec.Struct]) -> tuple[OutputColumn, ...]:

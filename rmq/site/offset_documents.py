@@ -1,47 +1,20 @@
-"""Bodies of requests to the offset manager, and what is read of its answers (docs/offset-restores.md). Pure.
+"""What is read of answers of the offset manager in another form than `serving.shapes.offsets` has them. Pure.
 
-They are structs of their own: the command runs on machines without the servers' code. Those named `...Row` are shown as
-they come.
+Those named `...Row` are shown as they come.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
-from rmq.output.rows import RowKey
+from rmq.output.rows import RowKey, row_type
+from serving.shapes.offsets import KeptOperationView, LagView, RepairView, SetProblemView
 
 #: A restore reads brokers for 12 s, and writes for 18 s.
 RESTORE_TIMEOUT_S = 60.0
 #: A repair looks at messages for 10 s, and writes; a file takes some seconds more.
 REPAIR_TIMEOUT_S = 60.0
 FILE_TIMEOUT_S = 90.0
-
-FileDialect = Literal["broker", "client"]
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of a listing."""
-
-    next_cursor: str | None = None
-
-
-# The manager, and what it reads
-
-
-class ManagerDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One offset manager."""
-
-    address: str
-    role: str
-    leader_address: str | None = None
-    follows: str
-    masters_known: bool
-    broker_sets: int
-    broker_sets_with_master: int
-    store: str
-    offsets: int
-    dirty_keys: int
-    last_flush_error: str = ""
 
 
 class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -82,10 +55,11 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str = ""
 
 
-class SetPage(Page, frozen=True, kw_only=True):
+class SetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A page of broker sets."""
 
     sets: list[SetRow]
+    next_cursor: str | None = None
 
 
 class QueueJump(msgspec.Struct, frozen=True, array_like=True):
@@ -123,131 +97,6 @@ class JumpPage(msgspec.Struct, frozen=True, kw_only=True):
     jumps: list[JumpRow]
 
 
-# Repairs
-
-
-class RepairRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was done, or would be, after the master of a set changed."""
-
-    run: int
-    cluster: str
-    broker_name: str
-    address: str
-    cause: str
-    began_unix_ms: int
-    took_ms: int
-    #: Where the log parts from that of the former master; blank: no loss is known.
-    parted_at: int | None = None
-    #: Queues by outcome.
-    counts: dict[str, int]
-    #: Until it is applied.
-    messages_again: int
-    messages_skipped: int
-    problem: str = ""
-    applied_unix_ms: int | None = None
-    applied_by: str = ""
-
-
-class RepairPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The last runs, the newest first."""
-
-    mode: str
-    running: int
-    runs: list[RepairRow]
-
-
-class RepairedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One queue of a group in a run."""
-
-    group: str
-    topic: str
-    queue_id: int
-    outcome: str
-    #: Up to where the group went on before the change; blank: not known, or none.
-    before: int | None = None
-    #: What the new master showed.
-    shown: int | None = None
-    #: What was, or is to be, written.
-    offset: int | None = None
-    messages_again: int
-    messages_skipped: int
-    why: str = ""
-
-
-class RepairQueues(Page, frozen=True, kw_only=True):
-    """A run, and a page of its queues."""
-
-    run: RepairRow
-    queues: list[RepairedRow]
-
-
-class WantedRepair(msgspec.Struct, frozen=True, rename="camel"):
-    """Who lets a run write what it would change."""
-
-    writer: str
-    dry_run: bool
-    allow_back: bool
-
-
-# Restores, and files
-
-
-class WantedRestore(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is to be restored."""
-
-    writer: str
-    cluster: str
-    group: str | None = None
-    topic: str | None = None
-    broker_name: str | None = None
-    moment: int | Literal["former"]
-    dry_run: bool = False
-    allow_back: bool = False
-    allow_unproved: bool = False
-    over_resets: bool = False
-    pulls: bool = False
-
-
-class WantedUndo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is to be undone."""
-
-    writer: str
-    operation_id: str
-    dry_run: bool = False
-    force: bool = False
-    allow_unproved: bool = False
-    pulls: bool = False
-
-
-class WantedImport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A file whose offsets are to be stored."""
-
-    writer: str
-    dialect: FileDialect
-    file: bytes = b""
-    cluster: str
-    namespace: str = ""
-    broker_name: str = ""
-    group: str = ""
-    target: Literal["manager", "broker"]
-    dry_run: bool = False
-    allow_back: bool = False
-    allow_unproved: bool = False
-    pulls: bool = False
-
-
-class WantedExport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Which offsets are wanted as a file."""
-
-    dialect: FileDialect
-    source: Literal["manager", "readings"]
-    cluster: str
-    namespace: str = ""
-    broker_name: str | None = None
-    group: str | None = None
-    topic: str | None = None
-
-
 class RestoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became, or would become, of one queue of a group."""
 
@@ -265,172 +114,37 @@ class RestoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why: str = ""
 
 
-class SetProblem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A broker set of which nothing is known."""
-
-    broker_name: str
-    reason: str
-
-
 class RestoreDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became, or would become, of all queues."""
 
     operation_id: str
     counts: dict[str, int]
     queues: list[RestoredRow]
-    problems: list[SetProblem] = []
+    problems: list[SetProblemView] = []
     #: Of an import.
     unused: list[str] = []
-
-
-class ExportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Offsets as a file."""
-
-    file: bytes
-    offsets: int
-    unavailable: list[str] = []
-
-
-class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An operation that can be undone."""
-
-    operation_id: str
-    kind: str
-    writer: str
-    unix_ms: int
-    queues: int
-    finished: bool
-    #: The operation that it has undone.
-    undoes: str = ""
-
-
-class OperationPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The last operations."""
-
-    operations: list[OperationRow]
-
-
-# Lag, and the groups of a topic
-
-
-class LagRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far a group is behind in one queue."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    #: A number, or "unknown".
-    lag: int | str
-    committed_offset: int | None = None
-    max_offset: int | None = None
-    #: manager or broker: where the offset is stored.
-    committed_in: str | None = None
-    reason: str = ""
-
-
-class LagDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far a group is behind in all its queues."""
-
-    known_lag: int | None = None
-    unknown: int
-    queues: list[LagRow]
-    unavailable: list[SetProblem] = []
-
-
-class TopicGroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A group that has offsets in a topic."""
-
-    row_key: ClassVar[RowKey] = ("cluster", "group", "kind")
-
-    cluster: str
-    group: str
-    kind: str
-    broker_sets: int
-
-
-class TopicGroupPage(Page, frozen=True, kw_only=True):
-    """A page of the groups of a topic."""
-
-    groups: list[TopicGroupRow]
-
-
-# Order
-
-
-class WantedGroup(msgspec.Struct, frozen=True):
-    """A group that is to be declared orderly, or not any more."""
-
-    writer: str
-    cluster: str
-    group: str
-
-
-class ChangedGroup(msgspec.Struct, frozen=True):
-    """Whether that changed anything."""
-
-    changed: bool
-
-
-class OrderlyGroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A declared group."""
-
-    row_key: ClassVar[RowKey] = ("cluster", "group")
-
-    cluster: str
-    group: str
-
-
-class OrderlyGroupPage(Page, frozen=True, kw_only=True):
-    """A page of declared groups."""
-
-    groups: list[OrderlyGroupRow]
-
-
-class OverlapRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A queue that two clients hold at the same time."""
-
-    row_key: ClassVar[RowKey] = ("cluster", "group", "topic", "broker_name", "queue_id", "clients")
-
-    cluster: str
-    group: str
-    topic: str
-    broker_name: str
-    queue_id: int
-    clients: tuple[str, str]
-    since_unix_ms: int
-
-
-class OverlapPage(Page, frozen=True, kw_only=True):
-    """A page of overlaps."""
-
-    overlaps: list[OverlapRow]
 
 
 class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A queue that a client holds."""
 
-    #: Blank in an answer: it has the client once for all its queues.
-    client_id: str = ""
+    client_id: str
     topic: str
     broker_name: str
     queue_id: int
     #: `held`, `expired`, or `dropped`: the client is giving it up.
     state: str
-    locked_unix_ms: int | None = None
-    replayed_unix_ms: int | None = None
+    locked_unix_ms: int | None
+    replayed_unix_ms: int | None
 
 
-class HolderDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A client, and what it holds."""
-
-    client_id: str
-    queues: list[HeldQueueRow]
-
-
-class HolderPage(Page, frozen=True, kw_only=True, rename="camel"):
-    """A page of the clients of a group."""
-
-    is_declared: bool
-    kind: str
-    members: int
-    holders: list[HolderDocument]
+RepairRow = row_type(
+    RepairView,
+    *("number", "cluster", "broker_name", "address", "cause", "began_unix_ms", "took_ms", "parted_at", "counts"),
+    *("messages_again", "messages_skipped", "problem", "applied_unix_ms", "applied_by"),
+)
+OperationRow = row_type(KeptOperationView, "operation_id", "kind", "writer", "unix_ms", "queues", "finished", "undoes")
+LagRow = row_type(
+    LagView,
+    *("topic", "broker_name", "queue_id", "lag", "committed_offset", "max_offset", "committed_in", "reason"),
+)

@@ -1,4 +1,4 @@
-"""What an HTTP endpoint is, and those that any server has; the web server and OpenAPI are made from a table of them.
+"""What an HTTP endpoint is; the web server and OpenAPI are made from a table of them.
 
 One that is no GET changes something, so it needs a token (`admin_access.py`): that of operators, unless clients send it
 as a part of their work.
@@ -10,10 +10,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX
-from serving.http.views import ConfigView, HealthAnswer, ServerViews, ViewRequest
+from serving.http.views import ViewRequest
 
-#: The text format of Prometheus.
-METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
 EVENT_STREAM_TYPE: Final = "text/event-stream"
 JSON_TYPE: Final = "application/json"
@@ -23,8 +21,7 @@ BODY_BYTES_MAX: Final = 64 * 1024
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
-#: Takes the views of the server and the request.
-View = Callable[[Any, ViewRequest], Any | Awaitable[Any]]
+View = Callable[[ViewRequest], Any | Awaitable[Any]]
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -118,36 +115,10 @@ def lenient_shapes(shape: type[msgspec.Struct]) -> list[str]:
     ]
 
 
+LIMIT: Final = Parameter(
+    "limit",
+    f"Items on a page; {LIMIT_DEFAULT} by default.",
+    {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
+)
 #: What a path takes whose answer is a list in pages.
-PAGED: Final = (
-    Parameter(
-        "limit",
-        f"Items on a page; {LIMIT_DEFAULT} by default.",
-        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
-    ),
-    Parameter("cursor", "The nextCursor of the page before."),
-)
-#: Probes and metrics.
-PROBES: Final = (
-    Endpoint("/healthz", ServerViews.alive, "The process is up (startup probe).", HealthAnswer, parameters=None),
-    Endpoint("/livez", ServerViews.alive, "The event loop answers (liveness probe).", HealthAnswer, parameters=None),
-    Endpoint(
-        "/readyz",
-        ServerViews.ready,
-        "Brokers and clients are served, and the stop has not begun (readiness probe).",
-        HealthAnswer,
-        parameters=None,
-        refusals=(503,),
-    ),
-    Endpoint(
-        "/metrics",
-        ServerViews.metrics,
-        "Metrics in the text format of Prometheus.",
-        content_type=METRICS_TYPE,
-        parameters=None,
-    ),
-)
-
-CONFIG: Final = Endpoint(
-    "/v1/config", ServerViews.config, "The properties in force, secrets masked.", ConfigView, refusals=(400,)
-)
+PAGED: Final = (LIMIT, Parameter("cursor", "The nextCursor of the page before."))

@@ -1,15 +1,15 @@
 """What this server has recorded, over HTTP: routes of the past, when they changed, and what happened to a broker."""
 
+from collections.abc import Callable
 from typing import Final
 
 from remoting.clock import SystemClock
 from remoting.protocol.shapes.history import PastLife, PastQuery, PastRouteChanges, PastRoutes
-from serving.config.server_config import Config
-from serving.config.server_kind import ServerKind
-from serving.http.endpoints import Endpoint, Parameter
+from serving.config.server_config import ServerConfig
+from serving.http.endpoints import Parameter
 from serving.http.history_reader import HistoryReader
-from serving.http.views import HttpRefused, MetricsText, PresentConfig, ServerViews, ViewRequest, requested_number
-from serving.metrics.health import Health
+from serving.http.paths import get
+from serving.http.views import HttpRefused, ViewRequest, requested_number
 
 _HOUR_MS: Final = 3_600_000
 #: The longest time of one request: files of the history are kept no longer by default.
@@ -18,36 +18,77 @@ SPAN_MS_MAX: Final = 31 * 24 * _HOUR_MS
 _UNIX_MS_MAX: Final = 253_000_000_000_000
 _BROKER_ID_MAX: Final = 2**31 - 1
 
+_TOPIC: Final = Parameter("topic", "Name of the topic; must be given.")
+_UNIX_MS: Final = {"type": "integer", "minimum": 0, "maximum": _UNIX_MS_MAX}
+_SPAN: Final = (
+    Parameter("from", "Unix ms; an hour before `to` by default.", _UNIX_MS),
+    Parameter("to", "Unix ms, at most 31 days after `from`; now by default.", _UNIX_MS),
+)
 
-class HistoryViews(ServerViews[Config]):
-    """One method per path; a process of its own reads the files of historyDir for each."""
 
-    def __init__(
-        self, kind: ServerKind[Config], health: Health, metrics: MetricsText, settings: PresentConfig[Config]
-    ) -> None:
-        super().__init__(kind, health, metrics, settings)
-        self._history = HistoryReader()
+class PastRouteViews:
+    """Routes of the past; a process of its own reads the files of historyDir for each request."""
 
+    def __init__(self, history: HistoryReader, config: Callable[[], ServerConfig]) -> None:
+        self._history = history
+        self._config = config
+
+    @get(
+        "/v1/history/route",
+        answer=PastRoutes,
+        parameters=(_TOPIC, Parameter("at", "Unix ms; now by default.", _UNIX_MS)),
+        refusals=(400, 429, 503),
+        waits=True,
+    )
     async def past_routes(self, request: ViewRequest) -> bytes:
-        """Return what each NameServer of the history served for a topic at a moment."""
+        """The route of a topic at a moment, as rmq-history route shows it, of each NameServer that the history has."""
         at_ms = requested_number(request, "at", _UNIX_MS_MAX, SystemClock().unix_ms())
-        folder = self._settings.config.history_dir
+        folder = self._config().history_dir
         query = PastQuery(kind="route", folder=folder, name=_name(request, "topic"), first_ms=at_ms, last_ms=at_ms)
         return await self._history.answer(query)
 
+    @get(
+        "/v1/history/route-changes",
+        answer=PastRouteChanges,
+        parameters=(_TOPIC, *_SPAN),
+        refusals=(400, 429, 503),
+        waits=True,
+    )
     async def past_route_changes(self, request: ViewRequest) -> bytes:
-        """Return when the route of a topic changed."""
+        """When the route of a topic changed: the last 1,000 times."""
         first_ms, last_ms = _span(request)
-        folder, topic = self._settings.config.history_dir, _name(request, "topic")
+        folder, topic = self._config().history_dir, _name(request, "topic")
         query = PastQuery(kind="route-changes", folder=folder, name=topic, first_ms=first_ms, last_ms=last_ms)
         return await self._history.answer(query)
 
+
+class PastLifeViews:
+    """What happened to brokers, read in the same way."""
+
+    def __init__(self, history: HistoryReader, config: Callable[[], ServerConfig]) -> None:
+        self._history = history
+        self._config = config
+
+    @get(
+        "/v1/history/broker",
+        answer=PastLife,
+        parameters=(
+            Parameter("broker", "The brokerName; must be given."),
+            Parameter(
+                "brokerId", "The broker whose life is returned; 0 by default.", {"type": "integer", "minimum": 0}
+            ),
+            *_SPAN,
+        ),
+        refusals=(400, 429, 503),
+        waits=True,
+        has_details=True,
+    )
     async def past_life(self, request: ViewRequest) -> bytes:
-        """Return what happened to a broker set, and when a broker of it was registered."""
+        """What happened to a broker set, as rmq-history timeline shows it, and when a broker of it was registered."""
         first_ms, last_ms = _span(request)
         query = PastQuery(
             kind="timeline",
-            folder=self._settings.config.history_dir,
+            folder=self._config().history_dir,
             name=_name(request, "broker"),
             first_ms=first_ms,
             last_ms=last_ms,
@@ -69,46 +110,3 @@ def _span(request: ViewRequest) -> tuple[int, int]:
     if not 0 <= last_ms - first_ms <= SPAN_MS_MAX:
         raise HttpRefused("from must be before to, by 31 days at most; both are Unix ms.")
     return first_ms, last_ms
-
-
-_TOPIC: Final = Parameter("topic", "Name of the topic; must be given.")
-_UNIX_MS: Final = {"type": "integer", "minimum": 0, "maximum": _UNIX_MS_MAX}
-_SPAN: Final = (
-    Parameter("from", "Unix ms; an hour before `to` by default.", _UNIX_MS),
-    Parameter("to", "Unix ms, at most 31 days after `from`; now by default.", _UNIX_MS),
-)
-
-PAST_LIFE: Final = Endpoint(
-    "/v1/history/broker",
-    HistoryViews.past_life,
-    "What happened to a broker set, as rmq history timeline shows it, and when a broker of it was registered.",
-    PastLife,
-    parameters=(
-        Parameter("broker", "The brokerName; must be given."),
-        Parameter("brokerId", "The broker whose life is returned; 0 by default.", {"type": "integer", "minimum": 0}),
-        *_SPAN,
-    ),
-    refusals=(400, 429, 503),
-    waits=True,
-    has_details=True,
-)
-PAST_ROUTES: Final = (
-    Endpoint(
-        "/v1/history/route",
-        HistoryViews.past_routes,
-        "The route of a topic at a moment, as rmq history route shows it, of each NameServer that the history has.",
-        PastRoutes,
-        parameters=(_TOPIC, Parameter("at", "Unix ms; now by default.", _UNIX_MS)),
-        refusals=(400, 429, 503),
-        waits=True,
-    ),
-    Endpoint(
-        "/v1/history/route-changes",
-        HistoryViews.past_route_changes,
-        "When the route of a topic changed: the last 1,000 times.",
-        PastRouteChanges,
-        parameters=(_TOPIC, *_SPAN),
-        refusals=(400, 429, 503),
-        waits=True,
-    ),
-)

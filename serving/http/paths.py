@@ -13,12 +13,13 @@
             \"\"\"A new topic.\"\"\"
 
     endpoints = endpoints_of(TopicViews(topics), OtherViews())
-    make_app(kind, endpoints, None, ...)
+    make_app(kind, endpoints, ...)
 
 The summary is the first line of the docstring, the shape of the answer is the return annotation, and that of the body
 is the annotation of the parameter `body`. A method takes `request`, `body`, both or neither. With `answer` it may
 return any object that has the fields of that shape as attributes (a struct or a dataclass, also within lists; no
-NamedTuple). Annotations are resolved when the table is made, so their names must exist at run time.
+NamedTuple), or the answer as encoded JSON. Annotations are resolved when the table is made, so their names must exist
+at run time.
 """
 
 import inspect
@@ -27,7 +28,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, get_type_hints
 
 import msgspec
-from msgspec.structs import replace
 
 from serving.http.endpoints import PAGED, Endpoint, Method, Parameter, View
 from serving.http.views import ViewRequest
@@ -59,6 +59,7 @@ class PathOptions(TypedDict, total=False):
     waits: bool
     streams: bool
     has_details: bool
+    is_lookup: bool
 
 
 class _Declared(NamedTuple):
@@ -103,15 +104,6 @@ def endpoints_of(*views: object) -> tuple[Endpoint, ...]:
     return tuple(endpoint for owner in views for endpoint in _endpoints(owner))
 
 
-def bound(endpoints: Sequence[Endpoint], views: object) -> tuple[Endpoint, ...]:
-    """Return a table that takes its views as an argument, such as `PROBES`, as one that has them."""
-
-    def bind(view: View) -> View:
-        return lambda _, request: view(views, request)
-
-    return tuple(replace(endpoint, view=bind(endpoint.view)) for endpoint in endpoints)
-
-
 def _endpoints(owner: object) -> Iterator[Endpoint]:
     names = dict.fromkeys(name for kind in reversed(type(owner).__mro__) for name in vars(kind))
     for name in names:
@@ -148,14 +140,14 @@ def _endpoint(method: Callable[..., Any], declared: _Declared) -> Endpoint:
 
 def _view(method: Callable[..., Any], takes: Sequence[str], shape: type | None) -> View:
     def shaped(value: Any) -> Any:
-        if shape is None or isinstance(value, shape):
+        if shape is None or isinstance(value, (shape, bytes)):
             return value
         return msgspec.convert(value, shape, from_attributes=True)
 
     async def later(value: Awaitable[Any]) -> Any:
         return shaped(await value)
 
-    def view(_: object, request: ViewRequest) -> Any:
+    def view(request: ViewRequest) -> Any:
         given = {"request": request, "body": request.body}
         value = method(**{name: given[name] for name in takes})
         return later(value) if inspect.isawaitable(value) else shaped(value)

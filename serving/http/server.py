@@ -91,12 +91,11 @@ class HttpServer:
 def make_app(
     kind: ServerKind[Config],
     endpoints: Sequence[Endpoint],
-    views: object,
     counters: ServerCounters,
     logs: Logs,
     tokens: HttpTokens,
 ) -> web.Application:
-    """Return the application that answers every endpoint of the table with the views of its server.
+    """Return the application that answers every endpoint of the table.
 
     Those that change something answer only who shows the token that they need; while there is none, they answer nobody.
     """
@@ -107,7 +106,7 @@ def make_app(
     # One for all methods of a path: aiohttp looks through those of another path in between.
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
-        answer = _streaming(endpoint, views, headers) if endpoint.streams else _answering(endpoint, views, tokens, logs)
+        answer = _streaming(endpoint, headers) if endpoint.streams else _answering(endpoint, tokens, logs)
         if endpoint.concurrent_max:
             answer = _limited(answer, endpoint.concurrent_max)
         if endpoint.is_for_clients:
@@ -174,7 +173,7 @@ def _server_logger(logs: Logs) -> logging.Logger:
     return logger
 
 
-def _answering(endpoint: Endpoint, views: object, tokens: HttpTokens, logs: Logs) -> _Handler:
+def _answering(endpoint: Endpoint, tokens: HttpTokens, logs: Logs) -> _Handler:
     headers = {hdrs.CONTENT_TYPE: endpoint.content_type}
 
     async def answer(request: web.Request) -> web.Response:
@@ -183,7 +182,7 @@ def _answering(endpoint: Endpoint, views: object, tokens: HttpTokens, logs: Logs
             checked = msgspec.structs.replace(checked, body=await read_body(endpoint, request))
         if endpoint.has_details:
             checked = msgspec.structs.replace(checked, sees_details=_sees_details(request, tokens, logs))
-        value = endpoint.view(views, checked)
+        value = endpoint.view(checked)
         if isawaitable(value):
             with cancelled_with_client(request) if endpoint.waits else nullcontext():
                 value = await value
@@ -192,8 +191,8 @@ def _answering(endpoint: Endpoint, views: object, tokens: HttpTokens, logs: Logs
     return answer
 
 
-def _streaming(endpoint: Endpoint, views: object, headers: Mapping[str, str]) -> _Handler:
-    return streaming(partial(endpoint.view, views), partial(_view_request, endpoint), headers)
+def _streaming(endpoint: Endpoint, headers: Mapping[str, str]) -> _Handler:
+    return streaming(endpoint.view, partial(_view_request, endpoint), headers)
 
 
 def _limited(handler: _Handler, concurrent_max: int) -> _Handler:

@@ -1,17 +1,14 @@
-"""Requests over HTTP, their refusals, the views of any server and their bodies, as values; imports no web server."""
+"""Requests over HTTP, their refusals, and the bodies that every server has, as values; imports no web server."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from serving.config.checks import shortened
-from serving.config.server_config import Config, ServerConfig
-from serving.config.server_kind import ServerKind, listed_properties
 from serving.http.pages import BadCursor, Key, ListPage, PageRequest, page_of
-from serving.metrics.health import Health, Serving
 
-_Config_co = TypeVar("_Config_co", bound=ServerConfig, covariant=True)
+Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 # Bodies of answers; `openapi.py` describes them from here
 
@@ -149,54 +146,11 @@ class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: Any = None
 
 
-class MetricsText(Protocol):
-    """What renders the metrics."""
-
-    async def text(self) -> bytes:
-        """Return the text format of Prometheus."""
-
-
-class PresentConfig(Protocol[_Config_co]):
-    """What has the configuration in force."""
-
-    @property
-    def config(self) -> _Config_co:
-        """The configuration in force."""
-
-
-class ServerViews(Generic[Config]):
-    """One method per path; the views of a server are its children."""
-
-    def __init__(
-        self, kind: ServerKind[Config], health: Health, metrics: MetricsText, settings: PresentConfig[Config]
-    ) -> None:
-        self._kind = kind
-        self._health = health
-        self._metrics = metrics
-        self._settings = settings
-
-    def alive(self, _: ViewRequest) -> HealthAnswer:
-        """Answer from the loop: who can answer lives."""
-        return HealthAnswer("ok")
-
-    def ready(self, _: ViewRequest) -> HealthAnswer:
-        """Answer whether peers should be sent here; raises Unavailable."""
-        self.check_ready()
-        return HealthAnswer("ready")
-
-    async def metrics(self, _: ViewRequest) -> bytes:
-        """Return the metrics."""
-        return await self._metrics.text()
-
-    def config(self, _: ViewRequest) -> ConfigView:
-        """Return the properties in force."""
-        return ConfigView(listed_properties(self._kind, self._settings.config))
-
-    def check_ready(self) -> None:
-        """Raise Unavailable unless peers are served."""
-        serving = self._health.serving
-        if serving is not Serving.READY:
-            raise Unavailable(f"This {self._kind.name} is {serving.value}.")
+def view_of(shape: type[Shape], value: object, **others: Any) -> Shape:
+    """Return a view of a value: the fields that are given, and the rest from its attributes of the same names."""
+    names = zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)
+    fields = {encoded: others[name] if name in others else getattr(value, name) for name, encoded in names}
+    return msgspec.convert(fields, shape, from_attributes=True)
 
 
 def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -> ListPage[Key]:

@@ -91,18 +91,18 @@ class HttpProcess(Generic[Config]):
         host, port = self._socket.getsockname()[:2]
         return host_and_port(host, port)
 
-    async def start_http(self, load: "Callable[[], tuple[Sequence[Endpoint], object]]") -> None:
-        """Serve the paths and views that `load` returns; it runs in a thread, as it imports the HTTP libraries."""
+    async def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
+        """Serve the paths that `load` returns; it runs in a thread, as it imports the HTTP libraries."""
         start = await asyncio.to_thread(self._load_http, load, self._socket)
         self._server = await start()
 
     def _load_http(
-        self, load: "Callable[[], tuple[Sequence[Endpoint], object]]", port: socket.socket
+        self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket
     ) -> "Callable[[], Awaitable[HttpServer]]":
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
-        endpoints, views = load()
-        app = make_app(self._kind, endpoints, views, self._counters, self._logs, self._tokens)
+        endpoints = load()
+        app = make_app(self._kind, endpoints, self._counters, self._logs, self._tokens)
         return lambda: start_http(app, port, self._connections_max)
 
     async def serve(self, *own: BackgroundTask, named: Mapping[str, BackgroundTask] = MappingProxyType({})) -> None:

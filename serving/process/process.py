@@ -236,8 +236,8 @@ class ServerProcess(Generic[Config]):
         self._signals.at_hangup(self._certificate.load)
         return self._listener.address
 
-    async def start_http(self, load: "Callable[[], tuple[Sequence[Endpoint], object]]") -> None:
-        """Serve the paths and views that `load` returns, if there is a port for them.
+    async def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
+        """Serve the paths that `load` returns, if there is a port for them.
 
         `load` runs in a thread: peers are served while it imports the libraries of the HTTP side.
         """
@@ -247,16 +247,16 @@ class ServerProcess(Generic[Config]):
             self._stop_http.append((await start()).stop)
 
     def _load_http(
-        self, load: "Callable[[], tuple[Sequence[Endpoint], object]]", port: socket.socket
+        self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket
     ) -> "list[Callable[[], Awaitable[HttpServer]]]":
         from serving.http.connections import CONNECTIONS_MAX  # noqa: PLC0415  # aiohttp, as below
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
-        endpoints, views = load()
+        endpoints = load()
         is_local = is_loopback(self._config.http_bind_address)
         hosts = named_addresses(self._config.console_hosts) or () if is_local else None
         tokens = HttpTokens(self._admin_token.token, loopback_hosts=hosts)
-        app = make_app(self._kind, endpoints, views, self._counters, self._logs, tokens)
+        app = make_app(self._kind, endpoints, self._counters, self._logs, tokens)
         if self._config.console_enable:
             from serving.http.console.site import ConsoleParts, add_console  # noqa: PLC0415  # aiohttp, as above
 
@@ -277,7 +277,7 @@ class ServerProcess(Generic[Config]):
         ]
         if self._lookup_socket is not None:
             lookups = [each for each in endpoints if each.is_lookup]
-            lookup_app = make_app(self._kind, lookups, views, self._counters, self._logs, tokens)
+            lookup_app = make_app(self._kind, lookups, self._counters, self._logs, tokens)
             starts.append(partial(start_http, lookup_app, self._lookup_socket))
         return starts
 

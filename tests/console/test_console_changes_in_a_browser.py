@@ -20,8 +20,8 @@ from peers.wire import SUCCESS
 
 from offsets.kept_documents import KeptDocuments
 from offsets.readings.reading import KnownBefore
-from offsets.repair.rules import Outcome
 from offsets.repair.runs import RUNS_MAX, KeptRun, RepairedQueue, Run
+from serving.shapes.offsets import Outcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,9 +7,9 @@ from importlib.resources import files
 import pytest
 
 from offsets.readings.jumps import JumpCause
-from offsets.repair.rules import Outcome
 from offsets.restore.rules import Status
 from offsets.sets.followed import MasterChangeKind
+from serving.shapes.offsets import Outcome
 
 #: Changes of a master after which nothing is repaired.
 NOT_REPAIRED = {MasterChangeKind.ADDRESS_CHANGED, MasterChangeKind.LOST, MasterChangeKind.REMOVED}

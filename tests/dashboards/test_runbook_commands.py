@@ -7,11 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from offset_manager_paths import ENDPOINTS as OFFSET_MANAGER_ENDPOINTS
 from runbook_commands import asking_servers, changing_servers, everything, pages
+from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
-from controller.http.endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
-from namesrv.http.endpoints import ENDPOINTS as NAMESRV_ENDPOINTS
 from rmq.cli.command_line import root
 from rmq.commands.table import COMMANDS
 from rmq.failures import NotReachable, WrongUse

@@ -26,9 +26,8 @@ from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.http.endpoints import ENDPOINTS
 from controller.http.switchover_views import PlannedChanges
-from controller.http.views import ControllerViews, ShownSets
+from controller.http.views import ShownSets, views_of
 from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
@@ -64,6 +63,7 @@ from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import ServerStatistics
 from serving.config.stored_config import StoredConfig
 from serving.http.admin_access import AdminToken, HttpTokens
+from serving.http.paths import endpoints_of
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
@@ -437,10 +437,10 @@ class InProcessController(SimulatedBrokers):
         shown = ShownSets(self.control, self.roles, self.callbacks, self.stored_elections)
         # A test may have put another autoscaler in place.
         planned = self.planned._replace(autoscaler=self.autoscaler)
-        views = ControllerViews(self.health, self.metrics, self.settings, shown, planned, self.clock)
-        token = AdminToken(ADMIN_TOKEN)
+        views = views_of(self.health, self.metrics.text, self.settings, shown, planned, self.clock)
+        tokens = HttpTokens(AdminToken(ADMIN_TOKEN), loopback_hosts=())
         self.server = await start_http(
-            make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, HttpTokens(token, loopback_hosts=())), port
+            make_app(CONTROLLER, endpoints_of(*views), self.counters, self.logs, tokens), port
         )
         self.session = aiohttp.ClientSession()
         return self

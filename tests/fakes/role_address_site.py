@@ -10,7 +10,6 @@ from broker_messages import MASTER, SLAVE, registration_body
 from fakes.leadership_listener import eventually
 from fakes.lines import Lines
 from namesrv.app.service import NameServer
-from namesrv.http.endpoints import ENDPOINTS
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
@@ -100,9 +99,8 @@ class Site:
 
     def shown(self):
         """Return what `/v1/role-addresses` shows."""
-        (view,) = [each.view for each in ENDPOINTS if each.path == "/v1/role-addresses"]
-        _, views = self.server._site()
-        return view(views, ViewRequest())
+        (view,) = [each.view for each in self.server._site() if each.path == "/v1/role-addresses"]
+        return view(ViewRequest())
 
 
 class Line:

@@ -9,8 +9,7 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from namesrv.core.route_state import RouteState
-from namesrv.http.endpoints import ENDPOINTS
-from namesrv.http.views import NameServerViews, NameServerViewSources
+from namesrv.http.views import NameServerViewSources, views_of
 from namesrv.http.watches import Watches
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
@@ -20,6 +19,7 @@ from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from remoting.server.statistics import ServerStatistics
 from serving.http.admin_access import AdminToken, HttpTokens
+from serving.http.paths import endpoints_of
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health
@@ -64,7 +64,7 @@ class Site:
             settings=self.settings,
             health=self.health,
             clock=self.clock,
-            metrics=self.metrics,
+            metrics=lambda: self.metrics.text(),  # noqa: PLW0108  # a test may put another in its place
             watches=self.watches,
             served_at=served_at,
         )
@@ -75,7 +75,7 @@ class Site:
 
     def app(self):
         tokens = HttpTokens(self.admin_token)
-        return make_app(NAMESRV, ENDPOINTS, NameServerViews(self.sources), self.counters, self.logs, tokens)
+        return make_app(NAMESRV, endpoints_of(*views_of(self.sources)), self.counters, self.logs, tokens)
 
     async def __aenter__(self):
         self.server = await start_http(self.app(), self.listening or socket.create_server(("127.0.0.1", 0)))

@@ -18,6 +18,28 @@ from rmq_watchers import Terminal
 
 FOLLOWS = {"error": {"code": "not_leader", "message": "The manager that leads is o2:9883.", "leaderAddress": "o2:9883"}}
 OPERATIONS = {"operations": []}
+#: A resize that has just begun.
+RESIZE = {
+    "id": "op-7",
+    "topic": "T",
+    "kind": "grow",
+    "phase": "READ_UP",
+    "resumePhase": None,
+    "phaseSinceUnixMs": 1,
+    "createdUnixMs": 1,
+    "requestedBy": "",
+    "reason": "",
+    "isUndone": False,
+    "problem": "",
+    "waitsFor": [],
+    "observedUnixMs": None,
+    "waitedMs": 0,
+    "reopened": 0,
+    "sets": [],
+    "waits": {},
+    "options": {},
+    "steps": [],
+}
 #: Longer than any test takes.
 NEVER_S = "600"
 NOTHING_WRITTEN = {"operationId": "", "counts": {"would change": 1}, "problems": [], "queues": []}
@@ -106,7 +128,9 @@ def test_manager_that_leads_is_found_and_alone_it_is_named(rmq, peer):
 
 def test_status_of_a_manager_that_does_not_lead_names_the_one_that_does(rmq, peer):
     follows = {
+        "id": "o1",
         "address": "o1:9883",
+        "group": "default",
         "role": "following",
         "leaderAddress": "o2:9883",
         "follows": "controllers",
@@ -116,6 +140,8 @@ def test_status_of_a_manager_that_does_not_lead_names_the_one_that_does(rmq, pee
         "store": "etcd",
         "offsets": 0,
         "dirtyKeys": 0,
+        "oldestDirtyMs": 0,
+        "lastFlushError": "",
     }
     ran = rmq.run("offsets", "status", "--offset-manager", peer(200, follows).url)
 
@@ -242,16 +268,14 @@ def test_change_before_which_a_controller_looks_at_brokers_has_more_time(rmq, pe
         "createdUnixMs": 1,
         "expiresUnixMs": 2,
     }
-    resize = {"id": "1", "topic": "T", "kind": "shrink", "phase": "DRAIN", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
-    controller = peer(200, resize | {"proposals": [proposal]}, change_s=1)
+    controller = peer(200, RESIZE | {"proposals": [proposal]}, change_s=1)
     ran = rmq.run("scaling", *words, "--yes", "--timeout", "0.5", "--controller-http", controller.url)
 
     assert (ran.code, [method for method, *_ in controller.received]) == (0, ["GET", "POST"]), ran
 
 
 def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
-    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
-    answers = [(201, resize), (503, FOLLOWS), (200, resize | {"phase": "DONE"})]
+    answers = [(201, RESIZE), (503, FOLLOWS), (200, RESIZE | {"phase": "DONE"})]
     controller = peer(200, {"topic": "T"}, after=answers)
     ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
@@ -260,8 +284,7 @@ def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
 
 def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, monkeypatch):
     monkeypatch.setattr("rmq.commands.scaling.topic_scale._AWAY_S", 0.0)
-    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
-    controller = peer(200, {"topic": "T"}, after=[(201, resize), (503, FOLLOWS)])
+    controller = peer(200, {"topic": "T"}, after=[(201, RESIZE), (503, FOLLOWS)])
     ran = run_here("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
     assert (ran.code, "without this command: rmq scaling show op-7" in ran.err) == (1, True), ran
@@ -276,8 +299,7 @@ def test_elections_of_a_controller_of_an_older_release_are_listed_without_advice
 
 
 def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
-    resize = {"id": "op-7", "topic": "T", "kind": "grow", "createdUnixMs": 1}
-    verifies = resize | {"phase": "VERIFY", "phaseSinceUnixMs": 5}
+    verifies = RESIZE | {"phase": "VERIFY", "phaseSinceUnixMs": 5}
     steps = [
         {"phase": phase, "beganUnixMs": began, "endedUnixMs": began + 1, "evidence": evidence}
         for phase, began, evidence in [
@@ -290,7 +312,7 @@ def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
             ("WRITE_DOWN", 9, ["fewer write queues"]),
         ]
     ]
-    ended = resize | {"phase": "ABORTED", "phaseSinceUnixMs": 10, "isUndone": True, "steps": steps}
+    ended = RESIZE | {"phase": "ABORTED", "phaseSinceUnixMs": 10, "isUndone": True, "steps": steps}
     controller = peer(200, {"topic": "T"}, after=[(201, verifies | {"steps": steps[:2]}), (200, ended)])
     ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
@@ -309,16 +331,14 @@ def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
 def test_what_a_conflict_is_about_is_shown_once(rmq, peer):
     step = {"phase": "WATCH", "beganUnixMs": 1, "endedUnixMs": 2, "evidence": ["broker-a shows others"]}
     values = {"phase": "CONFLICT", "problem": "broker-a shows others", "waitsFor": ["give it others"], "steps": [step]}
-    known = {"id": "orders.1", "topic": "orders", "kind": "shrink", "phaseSinceUnixMs": 2, "createdUnixMs": 1}
-    rmq.environment["RMQ_CONTROLLER_HTTP"] = peer(200, known | values).url
+    rmq.environment["RMQ_CONTROLLER_HTTP"] = peer(200, RESIZE | values).url
     shown = rmq.run("scaling", "show", "orders.1", "-o", "json")
 
     assert ([row["text"] for row in shown.items], shown.err) == (["broker-a shows others", "give it others"], "")
 
 
 def test_wait_for_a_resize_that_is_interrupted_says_that_it_goes_on(rmq, peer):
-    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
-    controller = peer(200, {"topic": "T"}, after=[(201, resize), (200, resize)])
+    controller = peer(200, {"topic": "T"}, after=[(201, RESIZE), (200, RESIZE)])
     words = ("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
     ran = rmq.interrupt(*words, when=lambda: len(controller.received) > 2)
 
@@ -331,6 +351,7 @@ def test_operations_show_when_they_were_done(rmq, peer):
         "kind": "restore",
         "writer": "w",
         "unixMs": 1_800_000_000_000,
+        "undoes": "",
         "queues": 1,
         "finished": True,
     }
@@ -341,7 +362,7 @@ def test_operations_show_when_they_were_done(rmq, peer):
 
 
 def test_export_replaces_a_file_only_where_that_is_wanted(rmq, peer):
-    manager = peer(200, {"file": base64.b64encode(b"new").decode(), "offsets": 1})
+    manager = peer(200, {"file": base64.b64encode(b"new").decode(), "offsets": 1, "unavailable": []})
     words = ("offsets", "export", "offsets.json", "--offset-manager", manager.url)
     file = rmq.home / "offsets.json"
     file.write_text("old")

@@ -12,12 +12,12 @@ from controller.scaling.execution import service
 from controller.scaling.execution.operations import OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused, ScalingOptions
 from controller.scaling.resize.operation import decode_operation
-from controller.scaling.resize.request import ResizeOptions, ResizeRequest
 from controller.scaling.rules.commands import ResizeCommandRefused
 from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation.admin import LOST, TOPIC, Admin
 from scaling_simulation.brokers import UNIX_MS
 from scaling_simulation.histories import WAITS
+from serving.shapes.scaling import ResizeOptions, ResizeRequest
 from store.documents import DocumentKind, VersionedDocument
 from store.store import EntryMoved, StoreError
 

@@ -3,7 +3,7 @@
 import random
 from typing import Final, NamedTuple
 
-from controller.scaling.resize.operation import ResizeWaits
+from serving.shapes.scaling import ResizeWaits
 
 #: Shorter than those of production, in the same order: histories are short, and polls are as long as they are.
 WAITS: Final = ResizeWaits(

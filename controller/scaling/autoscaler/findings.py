@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 
-class Effect(Enum):
+class Effect(StrEnum):
     """What more queues would do; the values are shown to operators."""
 
     HELP = "queues help"
@@ -15,7 +15,7 @@ class Effect(Enum):
     NOT_NEEDED = "not needed"
 
 
-class FindingKind(Enum):
+class FindingKind(StrEnum):
     """What can be found; the values are shown to operators."""
 
     CLIENTS_WITHOUT_QUEUE = "clients_without_queue"

@@ -5,7 +5,7 @@ without `*` and `?`; of equally long ones the first.
 """
 
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ QUEUES_MAX: Final = 1024
 MATCHES_MAX: Final = 20_000
 
 
-class PolicyMode(Enum):
+class PolicyMode(StrEnum):
     """Who decides on a resize; the values are those of the property `mode`."""
 
     #: It is shown, and changes nothing.

@@ -18,12 +18,13 @@ from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.resize.request import ResizePlan, ResizeRequest, TopicTraits
+from controller.scaling.resize.request import ResizePlan, TopicTraits
 from controller.scaling.rules.needs import round_ms
 from controller.scaling.rules.plan import checked, plan_resize
 from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.step import begin_phase, decide_step
 from remoting.clock import Clock
+from serving.shapes.scaling import ResizeRequest
 from store.store import StoreError
 
 #: Between two looks for operations that are to start.

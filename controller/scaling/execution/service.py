@@ -21,12 +21,13 @@ from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeObserver, ResizeRunner, ResizeStatus
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import ResizePlan, ResizeRequest
+from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules import commands
 from controller.scaling.rules.plan import planned_operation
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 from remoting.clock import Clock
+from serving.shapes.scaling import ResizeRequest
 from store.document_store import DocumentStore
 from store.documents import OPERATION_KINDS
 from store.store import SetStore, StoreBackend, StoreError

@@ -5,12 +5,13 @@ leader, or a process that was killed, enters the stored phase again. Phases: doc
 """
 
 from collections.abc import Sequence
-from enum import Enum
-from typing import Annotated, Final, NamedTuple
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 import msgspec
 
 from controller.scaling.resize.stored_text import limited_sentences, limited_text
+from serving.shapes.scaling import ResizeOptions, ResizeWaits
 
 #: The form in which operations are written; an older release must not go on with a newer one.
 OPERATION_FORMAT: Final = 2
@@ -20,20 +21,9 @@ STEPS_MAX: Final = 60
 EVIDENCE_BYTES_MAX: Final = 1_000
 #: Why an operation is blocked or undone, in bytes of JSON.
 PROBLEM_BYTES_MAX: Final = 4_000
-#: The longest wait: a week.
-WAIT_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
-#: Characters of the name of a group, with its namespace.
-GROUP_CHARACTERS_MAX: Final = 255
-WAIVED_GROUPS_MAX: Final = 100
-
-WaitMs = Annotated[int, msgspec.Meta(ge=0, le=WAIT_MS_MAX)]
-#: Without its last part a line end at the end would fit.
-GroupName = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=GROUP_CHARACTERS_MAX, pattern=r"^[%|a-zA-Z0-9_-]+$(?!\n)")
-]
 
 
-class ResizeKind(Enum):
+class ResizeKind(StrEnum):
     """How a topic is resized."""
 
     GROW = "grow"
@@ -44,7 +34,7 @@ class ResizeKind(Enum):
     GATED = "gated"
 
 
-class ResizePhase(Enum):
+class ResizePhase(StrEnum):
     """Where a resize is."""
 
     PLANNED = "PLANNED"
@@ -148,57 +138,6 @@ class SetResize(msgspec.Struct, frozen=True, kw_only=True):
     before: QueueCounts
     #: Number of read and of write queues at the end.
     target: int
-
-
-class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """How long a resize waits, in milliseconds; docs/protocol/queue-scaling.md 7 and 9 give the reasons."""
-
-    #: From when every NameServer answers fewer write queues until every producer has noticed: longest poll interval of
-    #: clients (30 s), time of that request (6 s), sendMsgTimeout (3 s), and slack.
-    producers_ms: WaitMs = 90_000
-    #: How long the ends of queues must not move.
-    stable_ms: WaitMs = 60_000
-    #: Between two checks that must agree.
-    confirm_ms: WaitMs = 10_000
-    #: For brokers, NameServers and slaves to show new numbers; static slaves copy them each 60 s.
-    verify_ms: WaitMs = 180_000
-    #: For consumers to get new queues: poll of routes (30 s) and rebalance (20 s).
-    assign_ms: WaitMs = 180_000
-    #: For offsets to be stored.
-    seed_ms: WaitMs = 60_000
-    #: For senders to stop, after `producers_ms`; then the resize is blocked.
-    quiesce_ms: WaitMs = 900_000
-    #: For groups to consume what is left; then the resize is blocked.
-    drain_ms: WaitMs = 14_400_000
-    #: After the last change, until the resize is done.
-    watch_ms: WaitMs = 60_000
-    #: After the end of a grow, while lag on new queues is reported.
-    grown_watch_ms: WaitMs = 300_000
-    #: Invisible time of pop consumers (60 s) and 30 s: later acks are refused.
-    pop_ms: WaitMs = 90_000
-    #: Time in which clients process what they have pulled: pull, lite pull and broadcast.
-    process_ms: WaitMs = 60_000
-    #: Checks of transactions: 15 of them, one each 60 s, and slack; longer where the options of a broker say so.
-    transaction_ms: WaitMs = 960_000
-    #: For timed messages, where new ones come all the time: the longest delay that brokers accept by default
-    #: (timerMaxDelaySec, 3 days); then those from before have been delivered.
-    timed_ms: WaitMs = 259_200_000
-    #: How long an ordered topic may be without writes before the resize is rolled back.
-    pause_ms: WaitMs = 900_000
-
-
-class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What an operator has chosen."""
-
-    #: Groups whose unread messages in dropped queues are given up.
-    waived_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(max_length=WAIVED_GROUPS_MAX)] = ()
-    #: True: delayed messages that may still arrive are not waited for; if one does, dropped queues are opened again.
-    accept_late: bool = False
-    #: True: goes on to new write queues although clients that broadcast, or choose their queues themselves, do not show
-    #: the new read queues.
-    ignore_unassigned: bool = False
-    #: True: resizes a topic although its message type gives the number of queues a meaning (PRIORITY, LITE).
-    ignore_message_type: bool = False
 
 
 class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):

@@ -1,15 +1,10 @@
 """A wanted resize, and the plan that is made of it: what changes where, how long it takes, and who is in the way."""
 
-from typing import Annotated, Final, Literal
+from typing import Final
 
 import msgspec
 
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
-
-#: Characters of a topic, as brokers have it (docs/protocol/broker-admin.md 3).
-TOPIC_CHARACTERS_MAX: Final = 127
-#: Characters of what people write about a resize.
-REMARK_CHARACTERS_MAX: Final = 500
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
 
 #: Message types (5.5+) that give the number of queues a meaning, and which.
 SPECIAL_TYPES: Final = {
@@ -18,30 +13,6 @@ SPECIAL_TYPES: Final = {
 }
 #: Who requests the resizes of mode `auto`: nobody has read the warnings of their plans.
 AUTOSCALER: Final = "autoscaler"
-
-#: Without its last part a line end at the end would fit.
-TopicName = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARACTERS_MAX, pattern=r"^[%|a-zA-Z0-9_-]+$(?!\n)")
-]
-#: One line, without control characters.
-Remark = Annotated[str, msgspec.Meta(max_length=REMARK_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
-
-
-class ResizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What an operator or the autoscaler wants."""
-
-    topic: TopicName
-    #: Read and write queues of each broker set at the end.
-    queues: int
-    #: Changes of ordered topics have to be wanted: `pause` stops writes until everything is consumed, `gate` multiplies
-    #: the queues of one broker set and locks the new ones until the old ones are consumed.
-    ordered: Literal["", "pause", "gate"] = ""
-    #: Broker sets with different numbers are brought to the same one; never to a smaller one.
-    equalise: bool = False
-    waits: ResizeWaits = ResizeWaits()
-    options: ResizeOptions = ResizeOptions()
-    requested_by: Remark = ""
-    reason: Remark = ""
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -6,7 +6,6 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from controller.scaling.resize.operation import (
-    WAIVED_GROUPS_MAX,
     LateMark,
     QueueOffset,
     ResizeKind,
@@ -15,6 +14,7 @@ from controller.scaling.resize.operation import (
     SetResize,
 )
 from controller.scaling.rules.path import PAUSED_END, may_hold_messages, reversed_grow
+from serving.shapes.scaling import WAIVED_GROUPS_MAX
 
 #: Nothing has been changed on any broker.
 _UNTOUCHED: Final = frozenset({ResizePhase.PLANNED, ResizePhase.PRECHECK})

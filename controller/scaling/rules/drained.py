@@ -6,8 +6,9 @@ from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
 from controller.scaling.resize.observation import ConsumedQueue, GroupKind, GroupView, ResizeObservation, SetView
-from controller.scaling.resize.operation import QueueId, ResizeOperation, ResizeWaits
+from controller.scaling.resize.operation import QueueId, ResizeOperation
 from controller.scaling.rules.path import watched_queues
+from serving.shapes.scaling import ResizeWaits
 
 #: Queues that a record of what was given up names, of each group and broker set.
 RANGES_SHOWN: Final = 8

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Final
 
-from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, ResizeOperation, ResizePhase, ResizeWaits
+from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, ResizeOperation, ResizePhase
+from serving.shapes.scaling import ResizeWaits
 
 #: What a phase may last beyond its waits, and without answers: `waited_ms` is saved each minute, and leaders change.
 GRACE_MS: Final = 600_000

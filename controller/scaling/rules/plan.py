@@ -22,7 +22,6 @@ from controller.scaling.resize.request import (
     PlannedGroup,
     PlannedSet,
     ResizePlan,
-    ResizeRequest,
     TopicTraits,
 )
 from controller.scaling.rules.drained import check_drained, is_behind_in
@@ -31,6 +30,7 @@ from controller.scaling.rules.plan_sources import changed_order_conf, order_conf
 from controller.scaling.rules.planned_steps import planned_steps
 from controller.scaling.rules.quiet import transaction_wait_ms
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
+from serving.shapes.scaling import ResizeRequest
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
 QUEUES_MAX: Final = 1024

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from controller.scaling.resize.operation import ResizeKind, ResizePhase, ResizeWaits
+from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.scaling.resize.request import PlannedStep
+from serving.shapes.scaling import ResizeWaits
 
 _SEED: Final = PlannedStep(phase=ResizePhase.SEED, text="store where each group begins in the new queues")
 

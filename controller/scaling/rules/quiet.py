@@ -10,8 +10,9 @@ from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
 from controller.scaling.resize.observation import LateSources, ResizeObservation
-from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizeOperation, ResizeWaits
+from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizeOperation
 from controller.scaling.rules.path import QueueFilter
+from serving.shapes.scaling import ResizeWaits
 
 #: What is left of the wait for producers once all of them have fetched the present route: requests and sends under way.
 FETCHED_SHARE: Final = 6

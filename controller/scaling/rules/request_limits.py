@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from controller.scaling.resize.operation import ResizeKind, ResizeWaits, SetResize
+from controller.scaling.resize.operation import ResizeKind, SetResize
 from controller.scaling.resize.request import TopicTraits
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues
 from remoting.protocol.topic_kinds import TopicKind, kind_of
+from serving.shapes.scaling import ResizeWaits
 
 #: What the offsets and marks of all broker sets may take of a document, in bytes of JSON. Finished phases, the problem,
 #: waived groups and the request take the rest.

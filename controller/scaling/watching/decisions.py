@@ -12,12 +12,13 @@ from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import AUTOSCALER, ResizeRequest
+from controller.scaling.resize.request import AUTOSCALER
 from controller.scaling.watching.proposals import Proposal, Proposals
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
 from controller.scaling.watching.topic_under_policy import Refusal, TopicUnderPolicy
 from remoting.clock import Clock
+from serving.shapes.scaling import ResizeRequest
 from store.store import DocumentRefused, StoreError
 
 #: Changes of decisions that are shown, of all topics.

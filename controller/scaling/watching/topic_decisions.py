@@ -1,7 +1,7 @@
 """What became of a verdict: shown, waiting for an operator, carried out or refused. Values only."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from controller.scaling.autoscaler.decision import ScalingVerdict
@@ -11,7 +11,7 @@ from controller.scaling.autoscaler.signals import TopicSignals
 from controller.scaling.autoscaler.topic_watch import most_clients
 
 
-class DecisionOutcome(Enum):
+class DecisionOutcome(StrEnum):
     """What became of a verdict; the values are shown to operators, and recorded."""
 
     #: Nothing is to change.

@@ -6,7 +6,7 @@ is for. Nothing here connects; `namesrv/app/role_address_dial_back.py` does.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -51,7 +51,7 @@ class BrokerIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return f"broker id {self.broker_id} of {self.broker_name}, which registers with {self.address}"
 
 
-class CheckState(Enum):
+class CheckState(StrEnum):
     """What checks of an address found so far."""
 
     #: Not checked yet, as no broker is registered for which it stands; peers do not get it.

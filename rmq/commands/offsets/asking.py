@@ -14,7 +14,15 @@ from remoting.background_tasks import start_task
 from rmq.cli.session import OperatorSession
 from rmq.failures import CommandFailed, PartlyDone, UnknownName
 from rmq.site.http_api import ApiRequest, Document, call, offset_managers, path_of
-from rmq.site.offset_documents import ManagerDocument, Page, RestoreDocument, RestoredRow
+from rmq.site.offset_documents import RestoreDocument, RestoredRow, SetPage
+from serving.shapes.offsets import (
+    HolderListing,
+    ManagerView,
+    OrderlyGroupListing,
+    OverlapListing,
+    RepairQueues,
+    TopicGroupListing,
+)
 
 #: Statuses of queues that are as they were wanted.
 _DONE: Final = frozenset({"done", "right already"})
@@ -27,7 +35,9 @@ _FLAG: Final = re.compile(r"\((\w+)\)$")
 
 #: Makes a body with `dryRun` or without.
 BodyOf = Callable[[bool], msgspec.Struct]
-AnyPage = TypeVar("AnyPage", bound=Page)
+AnyPage = TypeVar(
+    "AnyPage", SetPage, RepairQueues, HolderListing, OrderlyGroupListing, OverlapListing, TopicGroupListing
+)
 
 
 async def manager_answer(session: OperatorSession, request: ApiRequest[Document]) -> Document:
@@ -48,12 +58,12 @@ async def pages(
 
 async def check_follows(session: OperatorSession) -> None:
     """Raise CommandFailed if the manager follows no brokers: then it has nothing to list, whatever happened."""
-    manager = await manager_answer(session, ApiRequest(path_of("manager"), ManagerDocument))
+    manager = await manager_answer(session, ApiRequest(path_of("manager"), ManagerView))
     if sentence := follows_nobody(manager):
         raise CommandFailed(sentence)
 
 
-def follows_nobody(manager: ManagerDocument) -> str:
+def follows_nobody(manager: ManagerView) -> str:
     """Return what to do about a manager that follows no brokers; blank for any other."""
     if manager.follows != "nobody":
         return ""

@@ -14,16 +14,9 @@ from rmq.commands.live_names import broker_names, cluster_names, group_names, to
 from rmq.commands.offsets.asking import manager_answer, write_offsets
 from rmq.failures import PartlyDone, WrongUse
 from rmq.site.http_api import ApiRequest, path_of
-from rmq.site.offset_documents import (
-    FILE_TIMEOUT_S,
-    ExportDocument,
-    FileDialect,
-    WantedExport,
-    WantedImport,
-)
+from rmq.site.offset_documents import FILE_TIMEOUT_S
+from serving.shapes.offsets import FILE_BYTES_MAX, Dialect, ExportAnswer, ExportBody, ImportBody
 
-#: What the manager takes.
-FILE_BYTES_MAX = 3 << 20
 _EXISTS: Final = "{} exists: name another file, or add --overwrite"
 
 _DIALECT = click.option(
@@ -44,7 +37,7 @@ _NAMESPACE = click.option("--namespace", metavar="NAME", default="", help="of th
 class ExportOptions(TypedDict):
     """What `export` takes beside the file."""
 
-    dialect: FileDialect
+    dialect: Dialect
     source: Literal["manager", "readings"]
     cluster: str
     namespace: str
@@ -57,7 +50,7 @@ class ExportOptions(TypedDict):
 class ImportOptions(TypedDict):
     """What `import` takes beside the file."""
 
-    dialect: FileDialect
+    dialect: Dialect
     target: Literal["manager", "broker"]
     cluster: str
     namespace: str
@@ -89,7 +82,7 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
     """Write offsets to a file as brokers or clients have it; - is standard output."""
     if not chosen["overwrite"]:
         _check_free(file)
-    body = WantedExport(
+    body = ExportBody(
         dialect=chosen["dialect"],
         source=chosen["source"],
         cluster=chosen["cluster"],
@@ -99,7 +92,7 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
         topic=chosen["topic"],
     )
     request = ApiRequest(
-        path_of("offsets", "export"), ExportDocument, {}, "POST", body, timeout_s=FILE_TIMEOUT_S, is_preview=True
+        path_of("offsets", "export"), ExportAnswer, {}, "POST", body, timeout_s=FILE_TIMEOUT_S, is_preview=True
     )
     found = await manager_answer(session, request)
     _write(file, found.file, overwrites=chosen["overwrite"])
@@ -132,8 +125,8 @@ async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[I
     text = _read(file)
     writer = operator_name()
 
-    def body_of(is_preview: bool) -> WantedImport:  # noqa: FBT001  # as BodyOf has it
-        return WantedImport(
+    def body_of(is_preview: bool) -> ImportBody:  # noqa: FBT001  # as BodyOf has it
+        return ImportBody(
             writer=writer,
             dialect=chosen["dialect"],
             file=text,

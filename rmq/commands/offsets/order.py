@@ -1,7 +1,7 @@
 """`rmq offsets orderly`, `declare-orderly`, `undeclare`, `holders` and `overlaps`: queue locks over a failover."""
 
 import click
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
@@ -9,15 +9,15 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names, group_names
 from rmq.commands.offsets.asking import manager_answer, pages
 from rmq.site.http_api import ApiRequest, path_of
-from rmq.site.offset_documents import (
-    ChangedGroup,
-    HeldQueueRow,
-    HolderPage,
-    OrderlyGroupPage,
-    OrderlyGroupRow,
-    OverlapPage,
-    OverlapRow,
-    WantedGroup,
+from rmq.site.offset_documents import HeldQueueRow
+from serving.shapes.offsets import (
+    GroupBody,
+    HolderListing,
+    OrderlyAnswer,
+    OrderlyGroupListing,
+    OrderlyGroupView,
+    OverlapListing,
+    OverlapView,
 )
 
 _GROUP = click.argument("group", shell_complete=group_names)
@@ -30,16 +30,16 @@ _CLUSTER = click.option(
 @with_session
 async def list_orderly(session: OperatorSession) -> None:
     """List the groups that are declared orderly: the manager watches who holds their queues."""
-    found = await pages(session, path_of("locks", "orderly-groups"), OrderlyGroupPage)
-    session.show([row for page in found for row in page.groups], OrderlyGroupRow)
+    found = await pages(session, path_of("locks", "orderly-groups"), OrderlyGroupListing)
+    session.show([row for page in found for row in page.groups], OrderlyGroupView)
 
 
 @click.command("overlaps", cls=ListCommand)
 @with_session
 async def list_overlaps(session: OperatorSession) -> None:
     """List queues of declared groups that two clients hold at the same time: both may consume them."""
-    found = await pages(session, path_of("locks", "overlaps"), OverlapPage)
-    session.show([row for page in found for row in page.overlaps], OverlapRow)
+    found = await pages(session, path_of("locks", "overlaps"), OverlapListing)
+    session.show([row for page in found for row in page.overlaps], OverlapView)
 
 
 @click.command("holders", cls=SiteCommand)
@@ -48,9 +48,9 @@ async def list_overlaps(session: OperatorSession) -> None:
 @with_session
 async def list_holders(session: OperatorSession, group: str, cluster: str) -> None:
     """List which client holds which queue of a declared group, by the last answers of its clients."""
-    found = await pages(session, path_of("locks", "holders"), HolderPage, {"group": group, "cluster": cluster})
+    found = await pages(session, path_of("locks", "holders"), HolderListing, {"group": group, "cluster": cluster})
     holders = [holder for page in found for holder in page.holders]
-    rows = [replace(queue, client_id=holder.client_id) for holder in holders for queue in holder.queues]
+    rows = [HeldQueueRow(client_id=holder.client_id, **asdict(queue)) for holder in holders for queue in holder.queues]
     session.show(rows, HeldQueueRow)
     if not found[0].is_declared:
         session.note(
@@ -68,7 +68,7 @@ async def list_holders(session: OperatorSession, group: str, cluster: str) -> No
 @with_session
 async def declare_orderly(session: OperatorSession, group: str, cluster: str) -> None:
     """Declare a group orderly. Never one with concurrent consumers: a lock makes dead letters of their retries."""
-    await _change(session, "declare-orderly", WantedGroup(operator_name(), cluster, group))
+    await _change(session, "declare-orderly", GroupBody(writer=operator_name(), cluster=cluster, group=group))
 
 
 @click.command("undeclare", cls=ChangeCommand)
@@ -77,14 +77,14 @@ async def declare_orderly(session: OperatorSession, group: str, cluster: str) ->
 @with_session
 async def undeclare(session: OperatorSession, group: str, cluster: str) -> None:
     """Take the declaration of an orderly group back: its holders are not watched any more."""
-    await _change(session, "undeclare", WantedGroup(operator_name(), cluster, group))
+    await _change(session, "undeclare", GroupBody(writer=operator_name(), cluster=cluster, group=group))
 
 
-async def _change(session: OperatorSession, what: str, wanted: WantedGroup) -> None:
+async def _change(session: OperatorSession, what: str, wanted: GroupBody) -> None:
     if session.is_dry_run:
-        session.show([OrderlyGroupRow(cluster=wanted.cluster, group=wanted.group)], OrderlyGroupRow)
+        session.show([OrderlyGroupView(cluster=wanted.cluster, group=wanted.group)], OrderlyGroupView)
         return
     session.confirm(f"{what.replace('-orderly', '').capitalize()} group {wanted.group} of {wanted.cluster}?")
-    request = ApiRequest(path_of("locks", what), ChangedGroup, {}, "POST", wanted)
+    request = ApiRequest(path_of("locks", what), OrderlyAnswer, {}, "POST", wanted)
     if not (await manager_answer(session, request)).changed:
         session.note("it was so already")

@@ -11,7 +11,8 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names, topic_names
 from rmq.commands.offsets.asking import write_offsets
 from rmq.site.http_api import path_of
-from rmq.site.offset_documents import RESTORE_TIMEOUT_S, WantedRestore, WantedUndo
+from rmq.site.offset_documents import RESTORE_TIMEOUT_S
+from serving.shapes.offsets import RestoreBody, UndoBody
 
 _FORMER: Literal["former"] = "former"
 
@@ -98,8 +99,8 @@ async def undo_operation(
     """Bring back what brokers showed before a restore, an import or an undo, by its id."""
     writer = operator_name()
 
-    def body_of(is_preview: bool) -> WantedUndo:  # noqa: FBT001  # as BodyOf has it
-        return WantedUndo(
+    def body_of(is_preview: bool) -> UndoBody:  # noqa: FBT001  # as BodyOf has it
+        return UndoBody(
             writer=writer,
             operation_id=operation,
             dry_run=is_preview,
@@ -116,8 +117,8 @@ async def _restore(session: OperatorSession, group: str | None, chosen: RestoreC
     writer = operator_name()
     moment = _FORMER if chosen["moment"] == _FORMER else unix_ms_of(chosen["moment"], "--moment")
 
-    def body_of(is_preview: bool) -> WantedRestore:  # noqa: FBT001  # as BodyOf has it
-        return WantedRestore(
+    def body_of(is_preview: bool) -> RestoreBody:  # noqa: FBT001  # as BodyOf has it
+        return RestoreBody(
             writer=writer,
             cluster=chosen["cluster"],
             group=group,

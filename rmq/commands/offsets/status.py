@@ -13,7 +13,8 @@ from rmq.commands.offsets.repairs import WOULD_CHANGE
 from rmq.failures import CommandFailed, NotReachable, PartlyDone, first_of
 from rmq.output.rows import RowKey, iso_time
 from rmq.site.http_api import ApiRequest, HttpServers, call, offset_managers, path_of
-from rmq.site.offset_documents import JumpPage, JumpRow, ManagerDocument, RepairPage, RepairRow, SetPage, SetRow
+from rmq.site.offset_documents import JumpPage, JumpRow, SetPage, SetRow
+from serving.shapes.offsets import ManagerView, RepairListing, RepairView
 
 Kind = Literal["manager", "brokerSet", "replica", "jumps", "repair"]
 State = Literal[
@@ -61,13 +62,13 @@ async def show_status(session: OperatorSession) -> None:
     """
     settings = session.site.settings
     rows: list[OffsetStatusRow] = []
-    found: list[tuple[HttpServers, ManagerDocument]] = []
+    found: list[tuple[HttpServers, ManagerView]] = []
     failures: list[CommandFailed] = []
     named = offset_managers(settings)
     for url in named.urls:
         server = HttpServers((url,), named.kind, named.option)
         try:
-            manager = await call(settings, server, ApiRequest(path_of("manager"), ManagerDocument))
+            manager = await call(settings, server, ApiRequest(path_of("manager"), ManagerView))
         except CommandFailed as failure:
             failures.append(failure)
             rows.append(OffsetStatusRow(kind="manager", name=url, state="failed", detail=str(failure)))
@@ -81,7 +82,7 @@ async def show_status(session: OperatorSession) -> None:
         sets = [row for page in await pages(session, path_of("offsets", "sets"), SetPage) for row in page.sets]
         limit = {"limit": str(_JUMPS)}
         jumps = await call(settings, leader, ApiRequest(path_of("offsets", "jumps"), JumpPage, limit))
-        repairs = await call(settings, leader, ApiRequest(path_of("offsets", "repairs"), RepairPage))
+        repairs = await call(settings, leader, ApiRequest(path_of("offsets", "repairs"), RepairListing))
         rows += _set_rows(sets)
         rows += _jump_rows(jumps.jumps, max((row.read_unix_ms or 0 for row in sets), default=0))
         rows += _repair_rows(repairs)
@@ -95,7 +96,7 @@ async def show_status(session: OperatorSession) -> None:
         raise PartlyDone(f"not well: {first_of(wrong)}")
 
 
-def _no_leader(manager: ManagerDocument, option: str) -> str:
+def _no_leader(manager: ManagerView, option: str) -> str:
     if manager.role == "loading":
         return f"{manager.address} reads what its store has: repeat it in some seconds"
     if manager.leader_address:
@@ -103,7 +104,7 @@ def _no_leader(manager: ManagerDocument, option: str) -> str:
     return "no offset manager leads at present"
 
 
-def _manager_row(manager: ManagerDocument) -> OffsetStatusRow:
+def _manager_row(manager: ManagerView) -> OffsetStatusRow:
     state: State = "leads" if manager.role == "leading" else "loading" if manager.role == "loading" else "follows"
     detail = [
         f"follows {manager.follows.replace('_', ' ')}",
@@ -157,8 +158,8 @@ def _jump_rows(jumps: Sequence[JumpRow], now_unix_ms: int) -> Iterator[OffsetSta
         yield OffsetStatusRow(kind="jumps", name=cause, state="jumped", detail=detail)
 
 
-def _repair_rows(repairs: RepairPage) -> Iterator[OffsetStatusRow]:
-    newest: dict[tuple[str, str], RepairRow] = {}
+def _repair_rows(repairs: RepairListing) -> Iterator[OffsetStatusRow]:
+    newest: dict[tuple[str, str], RepairView] = {}
     for run in repairs.runs:
         newest.setdefault((run.cluster, run.broker_name), run)
     for run in newest.values():
@@ -166,14 +167,14 @@ def _repair_rows(repairs: RepairPage) -> Iterator[OffsetStatusRow]:
             yield row
 
 
-def _repair_row(run: RepairRow) -> OffsetStatusRow | None:
+def _repair_row(run: RepairView) -> OffsetStatusRow | None:
     """Return what is left of a run; None if all is right or was written."""
     counts = {outcome: run.counts.get(outcome, 0) for outcome in (WOULD_CHANGE, "failed", "not proved")}
     text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    advice = f"rmq offsets repairs {run.run}"
+    advice = f"rmq offsets repairs {run.number}"
     state: State
     if counts[WOULD_CHANGE]:
-        state, advice = "would_change", f"rmq offsets repair {run.run}"
+        state, advice = "would_change", f"rmq offsets repair {run.number}"
         text += f"; until then {run.messages_again} messages are read again, and up to {run.messages_skipped} skipped"
     elif counts["failed"] or run.problem:
         state = "failed"
@@ -182,4 +183,4 @@ def _repair_row(run: RepairRow) -> OffsetStatusRow | None:
     else:
         return None
     detail = f"{run.broker_name}, {run.cause}: {'; '.join(filter(None, (text, run.problem)))}: {advice}"
-    return OffsetStatusRow(kind="repair", name=str(run.run), state=state, detail=detail)
+    return OffsetStatusRow(kind="repair", name=str(run.number), state=state, detail=detail)

@@ -7,19 +7,10 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names, topic_names
 from rmq.commands.offsets.asking import check_follows, manager_answer, pages
 from rmq.failures import PartlyDone, first_of
+from rmq.output.rows import rows_of
 from rmq.site.http_api import ApiRequest, path_of
-from rmq.site.offset_documents import (
-    JumpPage,
-    JumpRow,
-    LagDocument,
-    LagRow,
-    OperationPage,
-    OperationRow,
-    SetPage,
-    SetRow,
-    TopicGroupPage,
-    TopicGroupRow,
-)
+from rmq.site.offset_documents import JumpPage, JumpRow, LagRow, OperationRow, SetPage, SetRow
+from serving.shapes.offsets import KeptOperationListing, LagListing, TopicGroupListing, TopicGroupView
 
 _CAUSES = ("failover", "restart", "lost", "reset", "deleted")
 #: The manager reads brokers for 20 s at most.
@@ -63,8 +54,8 @@ async def list_jumps(
 @with_session
 async def list_operations(session: OperatorSession) -> None:
     """List the restores, imports and undoes at brokers that can be undone, the newest first."""
-    found = await manager_answer(session, ApiRequest(path_of("offsets", "operations"), OperationPage))
-    session.show(found.operations, OperationRow)
+    found = await manager_answer(session, ApiRequest(path_of("offsets", "operations"), KeptOperationListing))
+    session.show(rows_of(OperationRow, found.operations), OperationRow)
 
 
 @click.command("lag", cls=SiteCommand)
@@ -80,12 +71,12 @@ async def show_lag(session: OperatorSession, group: str, topic: str | None, clus
     """
     wanted = {"group": group, "topic": topic, "cluster": cluster, "namespace": namespace}
     parameters = {name: value for name, value in wanted.items() if value}
-    request = ApiRequest(path_of("offsets", "lag"), LagDocument, parameters, timeout_s=_LAG_TIMEOUT_S)
+    request = ApiRequest(path_of("offsets", "lag"), LagListing, parameters, timeout_s=_LAG_TIMEOUT_S)
     found = await manager_answer(session, request)
     if not found.queues and not found.unavailable:
         await check_follows(session)
         session.note(f"{group} has no offset in {cluster}, at brokers and in the offset manager")
-    session.show(found.queues, LagRow, is_partial=bool(found.unavailable))
+    session.show(rows_of(LagRow, found.queues), LagRow, is_partial=bool(found.unavailable))
     for problem in found.unavailable:
         session.note(f"{problem.broker_name}: {problem.reason}")
     if found.known_lag is not None:
@@ -99,9 +90,9 @@ async def show_lag(session: OperatorSession, group: str, topic: str | None, clus
 @with_session
 async def list_groups(session: OperatorSession, topic: str) -> None:
     """List the groups that have offsets in a topic at brokers: they read it, or have read it."""
-    found = await pages(session, path_of("offsets", "groups"), TopicGroupPage, {"topic": topic})
+    found = await pages(session, path_of("offsets", "groups"), TopicGroupListing, {"topic": topic})
     rows = [row for page in found for row in page.groups]
     if not rows:
         await check_follows(session)
         session.note(f"no group has an offset in {topic}, at the brokers that `rmq offsets sets` lists")
-    session.show(rows, TopicGroupRow)
+    session.show(rows, TopicGroupView)

@@ -13,16 +13,15 @@ from rmq.commands.scaling.topic_scale import check_plan, plan_of
 from rmq.failures import UnknownName
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.nearest import unknown_sentence
-from rmq.site.scaling_documents import (
-    ENDED_PHASES,
-    PLAN_TIMEOUT_S,
-    Decision,
-    DecisionPage,
-    ProposalPage,
-    ProposalRow,
-    ReasonBody,
-    ResizeBody,
-    ResizeDocument,
+from rmq.site.scaling_documents import ENDED_PHASES, PLAN_TIMEOUT_S
+from serving.shapes.scaling import (
+    DecisionListing,
+    DecisionView,
+    OperationView,
+    OperatorReason,
+    ProposalListing,
+    ProposalView,
+    ResizeRequest,
 )
 
 
@@ -60,7 +59,7 @@ _REASON = click.option("--reason", default="", help="shown with the operation")
 @with_session
 async def list_proposals(session: OperatorSession) -> None:
     """List resizes that the autoscaler proposes, and that wait for an operator."""
-    session.show((await _proposals(session)).proposals, ProposalRow)
+    session.show((await _proposals(session)).proposals, ProposalView)
 
 
 @click.command("decisions", cls=SiteCommand)
@@ -108,12 +107,12 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
     """Start a resize that the autoscaler proposes."""
     found = await _proposal(session, proposal)
     if session.is_dry_run:
-        session.show([found], ProposalRow)
-        check_plan(await plan_of(session, ResizeBody(topic=found.topic, queues=found.target)))
+        session.show([found], ProposalView)
+        check_plan(await plan_of(session, ResizeRequest(topic=found.topic, queues=found.target)))
         return
     session.confirm(f"Resize topic {found.topic} from {found.before} to {found.target} queues on each broker set?")
     path = path_of("scaling", "proposals", proposal, "approve")
-    request = ApiRequest(path, ResizeDocument, {}, "POST", ReasonBody(reason=reason), timeout_s=PLAN_TIMEOUT_S)
+    request = ApiRequest(path, OperationView, {}, "POST", OperatorReason(reason=reason), timeout_s=PLAN_TIMEOUT_S)
     started = await controller_answer(session, request)
     session.show([operation_row(started)], ShownResizeRow)
 
@@ -126,31 +125,33 @@ async def dismiss(session: OperatorSession, proposal: str, reason: str) -> None:
     """Give up a proposal; the same count is not proposed again for a day."""
     found = await _proposal(session, proposal)
     if session.is_dry_run:
-        session.show([found], ProposalRow)
+        session.show([found], ProposalView)
         return
     session.confirm(f"Dismiss the proposal of {found.target} queues for topic {found.topic}?")
     path = path_of("scaling", "proposals", proposal, "dismiss")
-    given_up = await controller_answer(session, ApiRequest(path, ProposalRow, {}, "POST", ReasonBody(reason=reason)))
-    session.show([given_up], ProposalRow)
+    given_up = await controller_answer(
+        session, ApiRequest(path, ProposalView, {}, "POST", OperatorReason(reason=reason))
+    )
+    session.show([given_up], ProposalView)
 
 
-async def _proposals(session: OperatorSession) -> ProposalPage:
-    return await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalPage))
+async def _proposals(session: OperatorSession) -> ProposalListing:
+    return await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalListing))
 
 
-async def _proposal(session: OperatorSession, proposal: str) -> ProposalRow:
+async def _proposal(session: OperatorSession, proposal: str) -> ProposalView:
     found = {each.id: each for each in (await _proposals(session)).proposals}
     if proposal not in found:
         raise UnknownName(unknown_sentence("proposal", proposal, found))
     return found[proposal]
 
 
-async def _decisions(session: OperatorSession, prefix: str | None) -> DecisionPage:
+async def _decisions(session: OperatorSession, prefix: str | None) -> DecisionListing:
     parameters = {"limit": "1000"} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "decisions"), DecisionPage, parameters))
+    return await controller_answer(session, ApiRequest(path_of("scaling", "decisions"), DecisionListing, parameters))
 
 
-def _decision_row(found: Decision) -> VerdictRow:
+def _decision_row(found: DecisionView) -> VerdictRow:
     return VerdictRow(
         topic=found.topic,
         decided_unix_ms=found.unix_ms,
@@ -164,5 +165,5 @@ def _decision_row(found: Decision) -> VerdictRow:
     )
 
 
-def _hindrance(found: ResizeDocument, kind: Literal["waits_for", "problem"], text: str) -> HindranceRow:
+def _hindrance(found: OperationView, kind: Literal["waits_for", "problem"], text: str) -> HindranceRow:
     return HindranceRow(topic=found.topic, id=found.id, phase=found.phase, kind=kind, hindrance=text)

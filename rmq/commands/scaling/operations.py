@@ -13,15 +13,13 @@ from rmq.commands.live_names import broker_names, group_names, topic_names
 from rmq.failures import CommandFailed
 from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
-from rmq.site.scaling_documents import (
-    ENDED_PHASES,
-    PLAN_TIMEOUT_S,
-    CommandBody,
-    GiveUpBody,
-    ReasonBody,
-    ResizeDocument,
-    ResizePage,
-    WaiveBody,
+from rmq.site.scaling_documents import ENDED_PHASES, PLAN_TIMEOUT_S
+from serving.shapes.scaling import (
+    GivenUpSet,
+    OperationListing,
+    OperationView,
+    ResizeCommand,
+    WaivedGroup,
 )
 
 _LIMIT: Final = "1000"
@@ -70,10 +68,10 @@ async def controller_answer(session: OperatorSession, request: ApiRequest[Docume
     return await call(settings, controllers(settings), request)
 
 
-async def operations(session: OperatorSession, prefix: str | None) -> ResizePage:
+async def operations(session: OperatorSession, prefix: str | None) -> OperationListing:
     """Return operations of topics whose names begin so."""
     parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), ResizePage, parameters))
+    return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), OperationListing, parameters))
 
 
 async def resize_beside(session: OperatorSession, topic: str) -> str:
@@ -88,7 +86,7 @@ async def resize_beside(session: OperatorSession, topic: str) -> str:
     return "".join(f" Resize {each.id} of it is under way, in {each.phase}." for each in under_way)
 
 
-def operation_row(found: ResizeDocument) -> ShownResizeRow:
+def operation_row(found: OperationView) -> ShownResizeRow:
     """Return a resize as a row."""
     return ShownResizeRow(
         id=found.id,
@@ -125,7 +123,7 @@ async def list_operations(session: OperatorSession, prefix: str | None) -> None:
 @with_session
 async def show_operation(session: OperatorSession, operation: str) -> None:
     """Show the phases of a resize: what was seen in each, and what the present one waits for."""
-    found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), ResizeDocument))
+    found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), OperationView))
     session.show(list(_steps(found)), StepRow)
 
 
@@ -135,7 +133,9 @@ async def show_operation(session: OperatorSession, operation: str) -> None:
 @with_session
 async def abort(session: OperatorSession, operation: str, reason: str) -> None:
     """Undo a resize; what that leaves behind is in its phases."""
-    await _change(session, operation, "abort", ReasonBody(reason=reason), lambda topic: f"Undo the resize of {topic}")
+    await _change(
+        session, operation, "abort", ResizeCommand(reason=reason), lambda topic: f"Undo the resize of {topic}"
+    )
 
 
 @click.command("resume", cls=ChangeCommand)
@@ -144,7 +144,7 @@ async def abort(session: OperatorSession, operation: str, reason: str) -> None:
 @with_session
 async def resume(session: OperatorSession, operation: str, reason: str) -> None:
     """Go on with a resize that is BLOCKED, or in CONFLICT."""
-    await _change(session, operation, "resume", ReasonBody(reason=reason), lambda topic: f"Resize {topic} further")
+    await _change(session, operation, "resume", ResizeCommand(reason=reason), lambda topic: f"Resize {topic} further")
 
 
 @click.command("waive", cls=ChangeCommand)
@@ -157,7 +157,7 @@ async def waive(session: OperatorSession, operation: str, group: str) -> None:
         session,
         operation,
         "waive",
-        WaiveBody(group=group),
+        WaivedGroup(group=group),
         lambda topic: f"Give up what {group} has not consumed in the queues of {topic} that are dropped",
     )
 
@@ -173,30 +173,34 @@ async def give_up(session: OperatorSession, operation: str, broker_name: str, re
         session,
         operation,
         "give-up",
-        GiveUpBody(broker_name=broker_name, requested_by=operator_name(), reason=reason),
+        GivenUpSet(broker_name=broker_name, requested_by=operator_name(), reason=reason),
         lambda topic: f"Resize {topic} without {broker_name}",
     )
 
 
 async def _change(
-    session: OperatorSession, operation: str, verb: str, body: CommandBody, question: Callable[[str], str]
+    session: OperatorSession,
+    operation: str,
+    verb: str,
+    body: ResizeCommand | WaivedGroup | GivenUpSet,
+    question: Callable[[str], str],
 ) -> None:
     path = path_of("scaling", "operations", operation)
     if session.is_dry_run:
         body = msgspec.structs.replace(body, dry_run=True)
     else:
-        found = await controller_answer(session, ApiRequest(path, ResizeDocument))
+        found = await controller_answer(session, ApiRequest(path, OperationView))
         session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
     # Controllers look at brokers and clients first.
     request = ApiRequest(
-        f"{path}/{verb}", ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
+        f"{path}/{verb}", OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
     )
     row = operation_row(await controller_answer(session, request))
     state: Literal["planned", "done"] = "planned" if session.is_dry_run else "done"
     session.show([ChangedResizeRow(**msgspec.structs.asdict(row), state=state)], ChangedResizeRow)
 
 
-def _steps(found: ResizeDocument) -> Iterator[StepRow]:
+def _steps(found: OperationView) -> Iterator[StepRow]:
     for each in found.steps:
         text = "; ".join(each.evidence) or None
         yield StepRow(

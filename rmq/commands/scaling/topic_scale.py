@@ -17,15 +17,8 @@ from rmq.commands.topic_views import route_at_first
 from rmq.failures import CommandFailed, ExitCode, Interrupted, NotReachable
 from rmq.site.brokers import check_gaps
 from rmq.site.http_api import ApiRequest, NotAnsweredNow, path_of
-from rmq.site.scaling_documents import (
-    ENDED_PHASES,
-    PLAN_TIMEOUT_S,
-    STOPPED_PHASES,
-    PlanDocument,
-    ResizeBody,
-    ResizeDocument,
-    ResizeOptionsBody,
-)
+from rmq.site.scaling_documents import ENDED_PHASES, PLAN_TIMEOUT_S, STOPPED_PHASES, PlanDocument
+from serving.shapes.scaling import OperationView, ResizeOptions, ResizeRequest
 
 _LOOK_S: Final = 1.0
 #: How long controllers may be away, or without a leader, while a resize is waited for.
@@ -84,12 +77,12 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
 
     It shows the plan first: what changes, how long it takes at least, who is in the way. `rmq scaling show` follows it.
     """
-    body = ResizeBody(
+    body = ResizeRequest(
         topic=topic,
         queues=chosen["queues"],
         ordered=chosen["ordered"] or "",
         equalise=chosen["equalise"],
-        options=ResizeOptionsBody(
+        options=ResizeOptions(
             waived_groups=chosen["waived"],
             ignore_unassigned=chosen["ignore_unassigned"],
             ignore_message_type=chosen["ignore_message_type"],
@@ -114,7 +107,7 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
     )
     path = path_of("scaling", "operations")
     started = await controller_answer(
-        session, ApiRequest(path, ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
+        session, ApiRequest(path, OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
     )
     if chosen["waits"]:
         session.note(f"{topic}: resize {started.id} is started")
@@ -124,7 +117,7 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
 
 
-async def plan_of(session: OperatorSession, body: ResizeBody) -> PlanDocument:
+async def plan_of(session: OperatorSession, body: ResizeRequest) -> PlanDocument:
     """Return what a resize would do."""
     path = path_of("scaling", "plan")
     request = ApiRequest(path, PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
@@ -137,7 +130,7 @@ def check_plan(plan: PlanDocument) -> None:
         raise NotResized(f"{plan.topic} cannot be resized: {'; '.join(plan.problems)}")
 
 
-async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeDocument:
+async def _ended(session: OperatorSession, operation: OperationView) -> OperationView:
     """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
     path = path_of("scaling", "operations", operation.id)
     advice = f"the resize goes on without this command: rmq scaling show {operation.id}"
@@ -148,7 +141,7 @@ async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeD
         before = operation
         try:
             await asyncio.sleep(_LOOK_S)
-            operation = await controller_answer(session, ApiRequest(path, ResizeDocument))
+            operation = await controller_answer(session, ApiRequest(path, OperationView))
         except asyncio.CancelledError:
             raise Interrupted(f"{advice}; to undo it: rmq scaling abort {operation.id}") from None
         except (NotReachable, NotAnsweredNow) as failure:
@@ -161,7 +154,7 @@ async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeD
     return operation
 
 
-def _entered(before: ResizeDocument, now: ResizeDocument) -> Iterator[str]:
+def _entered(before: OperationView, now: OperationView) -> Iterator[str]:
     """Yield the phases since `before`, with the reason of each that is a step back."""
     begun = [*((each.phase, each.began_unix_ms) for each in now.steps), (now.phase, now.phase_since_unix_ms)]
     phases = [phase for phase, _ in begun]

@@ -64,7 +64,7 @@ _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 _CHANGING: Final = (hdrs.METH_POST, hdrs.METH_PUT, hdrs.METH_DELETE)
 _SIGN_IN: Final = Endpoint(
-    "/ui/session", lambda *_: None, "Sign in.", method="POST", body=shapes.SignIn, body_bytes_max=8 * 1024
+    "/ui/session", lambda _: None, "Sign in.", method="POST", body=shapes.SignIn, body_bytes_max=8 * 1024
 )
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -8,7 +8,7 @@ import pytest
 from fakes.in_process_controller import InProcessController
 
 from controller.http import analysis_files
-from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
+from serving.shapes.controller import AnalysisListing, AnalysisRows
 
 CHINESE = "集群-甲"
 COLUMNS = [

@@ -9,8 +9,8 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.in_process_controller import InProcessController
 from fakes.scaled_topic import TOPIC
 from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
+from server_paths import CONTROLLER_ENDPOINTS
 
-from controller.http.endpoints import ENDPOINTS
 from serving.http import openapi
 from serving.http.pages import LIMIT_MAX
 from serving.http.views import ErrorAnswer
@@ -21,7 +21,7 @@ OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 POLICIES = "/v1/scaling/policies"
 DECISIONS = "/v1/scaling/decisions"
 PROPOSALS = "/v1/scaling/proposals"
-WATCHING = [each for each in ENDPOINTS if each.path.startswith((POLICIES, DECISIONS, PROPOSALS))]
+WATCHING = [each for each in CONTROLLER_ENDPOINTS if each.path.startswith((POLICIES, DECISIONS, PROPOSALS))]
 READING = [each for each in WATCHING if not each.changes]
 CHANGING = [each for each in WATCHING if each.changes]
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}

@@ -1,17 +1,14 @@
 """What a controller answers over HTTP: its group, its sets, its elections with their reasons."""
 
-import re
-
 import msgspec
 import pytest
 from controller_builders import a_set
 from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
+from server_paths import CONTROLLER_ENDPOINTS, SWITCHOVER_ENDPOINTS
 
 from controller.failover.election_log import NotificationResult
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.http.endpoints import ENDPOINTS
-from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
 from serving.http import openapi
@@ -20,15 +17,15 @@ from serving.metrics.health import Serving
 from store.store import ControllerMember, SetStore, VersionedEntry
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
-PATHS = [each.path for each in ENDPOINTS]
+PATHS = [each.path for each in CONTROLLER_ENDPOINTS]
 #: Those of queue scaling are in test_scaling_views.py, those of switchovers in test_switchover_views.py, those of
 #: analyses in test_analysis_views.py, those of the history in test_past_answers.py, the stream in
 #: test_controller_watch.py.
 VIEWS_OF_SETS = [
     each
-    for each in ENDPOINTS
+    for each in CONTROLLER_ENDPOINTS
     if not (each.changes or each.streams or each.path.startswith(("/v1/scaling/", "/v1/analyses", "/v1/history")))
-    and each not in SWITCHOVER_ENDPOINTS
+    and each.path not in {other.path for other in SWITCHOVER_ENDPOINTS}
 ]
 
 
@@ -567,7 +564,7 @@ async def test_responses_name_the_controller_and_forbid_caching(controller):
 
 async def test_requests_are_not_logged(controller):
     before = len(controller.lines)
-    for endpoint in ENDPOINTS:
+    for endpoint in CONTROLLER_ENDPOINTS:
         if not endpoint.streams:
             await controller.get(endpoint.path.replace("{name}", "nope"))
     assert len(controller.lines) == before
@@ -580,9 +577,6 @@ async def test_openapi_describes_exactly_the_paths(controller):
     status, described = await controller.get(openapi.PATH)
     assert status == 200
     assert set(described["paths"]) == {*PATHS, openapi.PATH}
-    assert described["openapi"] == "3.1.0"
-    references = re.findall(r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(described).decode())
-    assert set(references) == set(described["components"]["schemas"])
 
 
 @pytest.mark.parametrize("endpoint", VIEWS_OF_SETS, ids=lambda endpoint: endpoint.path)

@@ -9,10 +9,10 @@ from controller_builders import a_set
 from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from controller.failover.election_log import ElectionLog
-from controller.http.master_shapes import MasterListing
-from controller.http.master_views import MasterListings
+from controller.http.master_views import MasterViews
 from controller.sets.stored_set import StoredSet
 from serving.http.views import ViewRequest
+from serving.shapes.controller import MasterListing
 from store import set_changes
 from store.store import ControllerMember, VersionedEntry
 
@@ -138,8 +138,8 @@ async def test_set_that_changes_while_all_are_written_comes_with_the_next_answer
     names = [f"broker-{number}" for number in range(250)]
     for name in names:
         keep(controller, name)
-    listings = MasterListings(controller.store, controller.group, ElectionLog("10.0.0.99:9878"))
-    tasks = [asyncio.create_task(listings.answer(ViewRequest())) for _ in range(2)]
+    listings = MasterViews(controller.store, controller.group, ElectionLog("10.0.0.99:9878"))
+    tasks = [asyncio.create_task(listings.masters(ViewRequest())) for _ in range(2)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     keep(controller, "broker-0", 2, master_epoch=6)

@@ -9,8 +9,8 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.in_process_controller import InProcessController
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 from resize_builders import CREATED_UNIX_MS, a_resize, went
+from server_paths import CONTROLLER_ENDPOINTS
 
-from controller.http.endpoints import ENDPOINTS
 from controller.http.scaling_views import MayBeStored, answered
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase, SetResize
 from serving.http import openapi
@@ -20,7 +20,9 @@ from store.store import ControllerMember, OutcomeUnknown
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 #: Those of resizes, and not of the autoscaler.
-SCALING = [each for each in ENDPOINTS if each.path.startswith(("/v1/scaling/operations", "/v1/scaling/plan"))]
+SCALING = [
+    each for each in CONTROLLER_ENDPOINTS if each.path.startswith(("/v1/scaling/operations", "/v1/scaling/plan"))
+]
 OPERATIONS = "/v1/scaling/operations"
 PLAN = "/v1/scaling/plan"
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}

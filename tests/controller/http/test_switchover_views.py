@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.in_process_controller import SET, InProcessController, at
+from server_paths import SWITCHOVER_ENDPOINTS
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
-from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.switchover.rolling_restarts import BROKERS_MAX, RUNNING_MAX
 from serving.http import openapi

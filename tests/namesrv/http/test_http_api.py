@@ -12,11 +12,11 @@ from clusters import register
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.site import Site
 from route_states import lose_connection
+from server_paths import NAMESRV_ENDPOINTS
 
 from namesrv.core.route_fetches import WatchedTopic, first_version
 from namesrv.core.route_state import RouteState
 from namesrv.http import views
-from namesrv.http.endpoints import ENDPOINTS
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.kv_config import KvConfig
 from remoting.protocol.shapes.route import DataVersion
@@ -563,7 +563,7 @@ async def test_stop_does_not_wait_for_open_connections(monkeypatch):
 
 
 async def test_requests_are_not_logged(site):
-    for endpoint in ENDPOINTS:
+    for endpoint in NAMESRV_ENDPOINTS:
         await site.get(endpoint.path)
     await site.get("/nope")
     assert site.lines == []

@@ -12,13 +12,13 @@ from set_builders import SET, a_master, a_set
 from offsets.catalogues import DECLARED
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.gauges import OffsetManagerMetrics
-from offsets.http.manager_views import ManagerViews, StoredOffsets
+from offsets.http.manager_views import ManagerViews, StoredOffsets, check_ready
 from offsets.lead import Lead
 from offsets.sets.following import Following
 from serving.http.admin_access import AdminToken, HttpTokens
-from serving.http.endpoints import CONFIG, PROBES
-from serving.http.paths import bound, endpoints_of, get
+from serving.http.paths import endpoints_of, get
 from serving.http.server import make_app, start_http
+from serving.http.server_views import ConfigViews, ProbeViews
 from serving.http.views import HealthAnswer
 from serving.logging.logs import Logs, json_line
 from serving.metrics.exposition import ProcessSources
@@ -55,11 +55,13 @@ class Manager:
         self.health.serving = Serving.READY
         sources = ProcessSources(counters=counters, logs=logs, health=self.health, task_failures={})
         metrics = OffsetManagerMetrics(sources, telemetry, [self.lead.measures, self.following.measures])
-        views = ManagerViews(
-            self.health, metrics, OffsetManagerConfig(), self.lead, self.following, lambda: self.stored
+        table = endpoints_of(
+            ProbeViews(lambda: check_ready(self.health, self.lead), metrics.text),
+            ConfigViews(OFFSET_MANAGER, OffsetManagerConfig),
+            ManagerViews(OffsetManagerConfig(), self.lead, self.following, lambda: self.stored),
+            LeaderViews(self.lead),
         )
-        table = (*bound((*PROBES, CONFIG), views), *endpoints_of(views, LeaderViews(self.lead)))
-        self.app = make_app(OFFSET_MANAGER, table, None, counters, logs, HttpTokens(AdminToken(None)))
+        self.app = make_app(OFFSET_MANAGER, table, counters, logs, HttpTokens(AdminToken(None)))
 
     async def get(self, path):
         async with self.session.get(path) as response:

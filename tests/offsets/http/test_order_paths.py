@@ -33,7 +33,7 @@ class Served:
         views = OrderViews(site.order, site.lead, site.clock, follows_brokers=follows_brokers)
         logs = Logs(Lines(), json_line(), site.clock, {})
         tokens = HttpTokens(AdminToken(ADMIN_TOKEN))
-        self.app = make_app(OFFSET_MANAGER, endpoints_of(views), None, ServerCounters(), logs, tokens)
+        self.app = make_app(OFFSET_MANAGER, endpoints_of(views), ServerCounters(), logs, tokens)
 
     def answer(self, at_ms, *rest, **held):
         """Let a client answer so long after the start."""

@@ -25,7 +25,7 @@ async def site(tmp_path, monkeypatch):
     async with contextlib.AsyncExitStack() as stack:
         site = await stack.enter_async_context(running(tmp_path))
         table, logs = endpoints_of(ReadingViews(site.readings)), Logs(Lines(), json_line(), FakeClock(), {})
-        app = make_app(OFFSET_MANAGER, table, None, ServerCounters(), logs, HttpTokens(AdminToken(None)))
+        app = make_app(OFFSET_MANAGER, table, ServerCounters(), logs, HttpTokens(AdminToken(None)))
         server = await start_http(app, socket.create_server(("127.0.0.1", 0)))
         stack.push_async_callback(server.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{server.port}"))

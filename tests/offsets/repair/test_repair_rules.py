@@ -3,8 +3,9 @@
 import pytest
 from repair_builders import KEY, a_broker, a_copy, a_queue, a_reading, before
 
-from offsets.repair.rules import Outcome, decide
+from offsets.repair.rules import decide
 from offsets.values import GroupKind, GroupMembers, GroupTopic
+from serving.shapes.offsets import Outcome
 
 OFFLINE = GroupMembers(GroupKind.UNKNOWN)
 SILENT = GroupMembers(GroupKind.UNKNOWN, is_online=True)

@@ -10,10 +10,10 @@ from offsets import at_broker
 from offsets.repair import repairer as repairer_module
 from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairApplied, RepairNotKept, RepairRows
 from offsets.repair.repairer import NotApplicable
-from offsets.repair.rules import Outcome
 from offsets.sets.followed import MasterChange, MasterChangeKind
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.errors import AnswerNotFramed, InvokeTimeout, NotSent, Refused
+from serving.shapes.offsets import Outcome
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 RESET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET

@@ -12,17 +12,16 @@ import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
-from offset_manager_paths import ENDPOINTS as OFFSET_MANAGER_ENDPOINTS
 from other_server import OTHER
+from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
-import controller.http.endpoints
-import namesrv.http.endpoints
 from serving.http import openapi, request_bodies
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.endpoints import BODY_BYTES_MAX, Endpoint, Parameter
+from serving.http.paths import delete, endpoints_of, get, post, put
 from serving.http.server import make_app, start_http
 from serving.http.token_tries import FAILURES_MAX
-from serving.http.views import NotFound, StateConflict, UnprocessableBody
+from serving.http.views import NotFound, StateConflict, UnprocessableBody, ViewRequest
 from serving.logging.logs import Logs, json_line
 from serving.metrics.server_counters import ServerCounters
 
@@ -42,61 +41,46 @@ class Topic(msgspec.Struct, frozen=True, rename="camel"):
     read_queues: int
 
 
+_TOPIC = (Parameter("topic", "Name of the topic."),)
+
+
 class Topics:
     def __init__(self):
         self.read_queues = {}
 
-    def of(self, request):
+    @get("/topics/{topic}", parts=_TOPIC, refusals=(404,))
+    def of(self, request: ViewRequest) -> Topic:
         if (topic := request.path["topic"]) not in self.read_queues:
             raise NotFound(f"There is no topic {topic}.")
         return Topic(topic, self.read_queues[topic])
 
-    async def create(self, request):
-        new = request.body
-        if new.topic in self.read_queues:
-            raise StateConflict(f"There is a topic {new.topic} already.")
-        if new.counts.write_queues > new.counts.read_queues:
+    @post("/topics", status=201, refusals=(409,))
+    async def create(self, body: NewTopic) -> Topic:
+        if body.topic in self.read_queues:
+            raise StateConflict(f"There is a topic {body.topic} already.")
+        if body.counts.write_queues > body.counts.read_queues:
             raise UnprocessableBody("counts.writeQueues must be at most counts.readQueues.")
-        self.read_queues[new.topic] = new.counts.read_queues
-        return Topic(new.topic, new.counts.read_queues)
+        self.read_queues[body.topic] = body.counts.read_queues
+        return Topic(body.topic, body.counts.read_queues)
 
-    def update(self, request):
+    @put("/topics/{topic}", parts=_TOPIC, body_bytes_max=100, refusals=(404,))
+    def update(self, request: ViewRequest, body: Counts) -> Topic:
         self.of(request)
-        self.read_queues[request.path["topic"]] = request.body.read_queues
+        self.read_queues[request.path["topic"]] = body.read_queues
         return self.of(request)
 
-    def delete(self, request):
+    @delete("/topics/{topic}", parts=_TOPIC, refusals=(404,), status=202)
+    def delete(self, request: ViewRequest) -> Topic:
         deleted = self.of(request)
         del self.read_queues[deleted.topic]
         return deleted
 
-    def fail(self, _):
+    @post("/failing")
+    def fail(self) -> Topic:
         raise KeyError("inner detail")
 
 
-_TOPIC = (Parameter("topic", "Name of the topic."),)
-CREATE = Endpoint(
-    "/topics", Topics.create, "A new topic.", Topic, method="POST", body=NewTopic, status=201, refusals=(409,)
-)
-TABLE = (
-    Endpoint("/topics/{topic}", Topics.of, "A topic.", Topic, parts=_TOPIC, refusals=(404,)),
-    CREATE,
-    Endpoint(
-        "/topics/{topic}",
-        Topics.update,
-        "Other counts.",
-        Topic,
-        parts=_TOPIC,
-        method="PUT",
-        body=Counts,
-        body_bytes_max=100,
-        refusals=(404,),
-    ),
-    Endpoint(
-        "/topics/{topic}", Topics.delete, "No topic.", Topic, parts=_TOPIC, method="DELETE", refusals=(404,), status=202
-    ),
-    Endpoint("/failing", Topics.fail, "Never done.", Topic, method="POST"),
-)
+TABLE = endpoints_of(Topics())
 
 ORDERS = {"topic": "Orders", "counts": {"readQueues": 8, "writeQueues": 4}}
 
@@ -104,12 +88,12 @@ ORDERS = {"topic": "Orders", "counts": {"readQueues": 8, "writeQueues": 4}}
 class ChangingServer:
     """An HTTP server with a table of endpoints, on a free port of loopback."""
 
-    def __init__(self, token=ADMIN_TOKEN, table=TABLE):
+    def __init__(self, token=ADMIN_TOKEN, table=None):
         self.views, self.counters, self.lines = Topics(), ServerCounters(), Lines()
         self.clock = FakeClock()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.token = AdminToken(token)
-        self.app = make_app(OTHER, table, self.views, self.counters, self.logs, HttpTokens(self.token))
+        self.app = make_app(OTHER, table or endpoints_of(self.views), self.counters, self.logs, HttpTokens(self.token))
 
     async def __aenter__(self):
         self.server = await start_http(self.app, socket.create_server(("127.0.0.1", 0)))
@@ -446,25 +430,25 @@ class LenientWithin(msgspec.Struct, forbid_unknown_fields=True):
 @pytest.mark.parametrize("shape", [Lenient, LenientWithin])
 def test_body_that_would_take_unknown_fields_cannot_be_declared(shape):
     with pytest.raises(ValueError, match="Lenient must be declared with forbid_unknown_fields=True"):
-        Endpoint("/topics", Topics.create, "A new topic.", method="POST", body=shape)
+        Endpoint("/topics", Topics().create, "A new topic.", method="POST", body=shape)
 
 
 def test_change_that_waits_cannot_be_declared():
     with pytest.raises(ValueError, match="POST /topics waits"):
-        Endpoint("/topics", Topics.create, "A new topic.", method="POST", body=NewTopic, waits=True)
+        Endpoint("/topics", Topics().create, "A new topic.", method="POST", body=NewTopic, waits=True)
 
 
 def test_get_with_a_body_cannot_be_declared():
     with pytest.raises(ValueError, match="GET /topics has a body"):
-        Endpoint("/topics", Topics.create, "A new topic.", body=NewTopic)
+        Endpoint("/topics", Topics().create, "A new topic.", body=NewTopic)
 
 
 @pytest.mark.parametrize(
     "table",
     [
         TABLE,
-        namesrv.http.endpoints.ENDPOINTS,
-        controller.http.endpoints.ENDPOINTS,
+        NAMESRV_ENDPOINTS,
+        CONTROLLER_ENDPOINTS,
         OFFSET_MANAGER_ENDPOINTS,
     ],
     ids=["test", "namesrv", "controller", "offset manager"],

@@ -14,7 +14,7 @@ from other_server import OTHER
 from serving.http import openapi
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.endpoints import Parameter
-from serving.http.paths import bound, delete, endpoints_of, get, post, put
+from serving.http.paths import delete, endpoints_of, get, post, put
 from serving.http.server import make_app, start_http
 from serving.http.views import HealthAnswer, NotFound, StateConflict, ViewRequest
 from serving.logging.logs import Logs, json_line
@@ -112,7 +112,7 @@ class Server:
         self.endpoints = endpoints_of(*views)
         logs = Logs(Lines(), json_line(), FakeClock(), {})
         tokens = HttpTokens(AdminToken(ADMIN_TOKEN))
-        self.app = make_app(OTHER, self.endpoints, None, ServerCounters(), logs, tokens)
+        self.app = make_app(OTHER, self.endpoints, ServerCounters(), logs, tokens)
 
     async def __aenter__(self):
         self.server = await start_http(self.app, socket.create_server(("127.0.0.1", 0)))
@@ -178,18 +178,6 @@ def test_the_description_has_summaries_shapes_bodies_and_refusals():
     assert create["responses"]["201"]["content"]["application/json"]["schema"]["$ref"].endswith("/TopicView")
     assert {"400", "401", "403", "408", "409", "413", "415", "422", "500"} <= set(create["responses"])
     assert [parameter["name"] for parameter in listing["parameters"]] == ["prefix", "limit", "cursor"]
-
-
-def test_a_table_that_takes_its_views_can_be_bound_to_them():
-    class Views:
-        word = "bound"
-
-        def answer(self, _):
-            return self.word
-
-    original = endpoints_of(TextViews())[0]
-    (endpoint,) = bound([msgspec.structs.replace(original, view=Views.answer)], Views())
-    assert endpoint.view(None, ViewRequest()) == "bound"
 
 
 class Unexplained:

@@ -6,15 +6,14 @@ import msgspec
 import pytest
 from clusters import register
 from fakes.site import Site
+from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
+from controller.config import CONTROLLER
 from namesrv.core.route_fetches import KEEP_MS_MIN, WatchedTopic, first_version
-from namesrv.http.endpoints import ENDPOINTS
-from namesrv.http.views import NameServerViews
 from namesrv.settings.config import NAMESRV
 from namesrv.settings.kv_config import KvConfig
+from offsets.config import OFFSET_MANAGER
 from serving.http import openapi
-from serving.http.admin_access import HttpTokens
-from serving.http.server import make_app
 from serving.http.views import ErrorAnswer
 from serving.metrics.health import Serving
 
@@ -32,7 +31,12 @@ async def site():
         yield site
 
 
-READ = [endpoint for endpoint in ENDPOINTS if not endpoint.changes]
+SERVERS = [
+    (NAMESRV, NAMESRV_ENDPOINTS),
+    (CONTROLLER, CONTROLLER_ENDPOINTS),
+    (OFFSET_MANAGER, OFFSET_MANAGER_ENDPOINTS),
+]
+READ = [endpoint for endpoint in NAMESRV_ENDPOINTS if not endpoint.changes]
 QUERIES = {
     "/v1/routes/watch": "?topic=TopicTest",
     "/v1/history/route": "?topic=TopicTest",
@@ -50,21 +54,22 @@ def filled(path):
 
 async def test_every_route_of_the_server_is_described_and_no_other(site):
     _, described = await site.get(openapi.PATH)
-    app = make_app(
-        NAMESRV, ENDPOINTS, NameServerViews(site.sources), site.counters, site.logs, HttpTokens(site.admin_token)
-    )
-    assert set(described["paths"]) == {resource.canonical for resource in app.router.resources()}
+    assert set(described["paths"]) == {resource.canonical for resource in site.app().router.resources()}
     assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "0.1.0")
 
 
-async def test_every_reference_leads_to_a_schema(site):
-    _, described = await site.get(openapi.PATH)
-    references = re.findall(r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(described).decode())
+@pytest.fixture(params=SERVERS, ids=lambda server: server[0].name)
+def described(request):
+    """The description of each server, as clients get it."""
+    return msgspec.json.decode(msgspec.json.encode(openapi.document(*request.param)))
+
+
+def test_every_reference_leads_to_a_schema(described):
+    references = re.findall(r'"\$ref":"#/components/schemas/([\w.]+)"', msgspec.json.encode(described).decode())
     assert set(references) == set(described["components"]["schemas"])
 
 
-async def test_every_operation_has_a_name_of_its_own_and_declares_the_parts_of_its_path(site):
-    _, described = await site.get(openapi.PATH)
+def test_every_operation_has_a_name_of_its_own_and_declares_the_parts_of_its_path(described):
     operations = [(path, each) for path, methods in described["paths"].items() for each in methods.values()]
     assert len({operation["operationId"] for _, operation in operations}) == len(operations)
     for path, operation in operations:

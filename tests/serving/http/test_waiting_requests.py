@@ -12,9 +12,10 @@ from other_server import OTHER
 
 from serving.http import connections
 from serving.http.admin_access import AdminToken, HttpTokens
-from serving.http.endpoints import Endpoint, Parameter
+from serving.http.endpoints import Parameter
+from serving.http.paths import endpoints_of, get
 from serving.http.server import make_app, start_http
-from serving.http.views import requested_number
+from serving.http.views import ViewRequest, requested_number
 from serving.logging.logs import Logs, json_line
 from serving.metrics.server_counters import ServerCounters
 
@@ -32,7 +33,8 @@ class Views:
         self.happened = asyncio.Event()
         self.under_way, self.cancelled = 0, 0
 
-    async def wait(self, request):
+    @get("/waiting", parameters=_NUMBER, waits=True)
+    async def wait(self, request: ViewRequest) -> Answer:
         self.under_way += 1
         try:
             await self.happened.wait()
@@ -43,11 +45,9 @@ class Views:
             self.under_way -= 1
         return Answer(requested_number(request, "number", 10))
 
-
-TABLE = (
-    Endpoint("/waiting", Views.wait, "Waits.", Answer, parameters=_NUMBER, waits=True),
-    Endpoint("/working", Views.wait, "Works.", Answer, parameters=_NUMBER),
-)
+    @get("/working", parameters=_NUMBER)
+    async def work(self, request: ViewRequest) -> Answer:
+        return await self.wait(request)
 
 
 class WaitingServer:
@@ -56,7 +56,7 @@ class WaitingServer:
     async def __aenter__(self):
         self.views, self.counters = Views(), ServerCounters()
         self.logs = Logs(Lines(), json_line(), FakeClock(), {})
-        app = make_app(OTHER, TABLE, self.views, self.counters, self.logs, HttpTokens(AdminToken()))
+        app = make_app(OTHER, endpoints_of(self.views), self.counters, self.logs, HttpTokens(AdminToken()))
         self.server = await start_http(app, socket.create_server(("127.0.0.1", 0)))
         (self.connections,) = app[connections.CONNECTIONS]
         self.session = aiohttp.ClientSession(f"http://127.0.0.1:{self.server.port}")

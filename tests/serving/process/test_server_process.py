@@ -24,8 +24,9 @@ from remoting.protocol.frame import encode
 from remoting.protocol.frame_reader import CommandReader
 from remoting.server.limits import ServerOptions
 from serving.config.stored_config import StoredConfig
-from serving.http.endpoints import CONFIG, PROBES, Endpoint
-from serving.http.views import HealthAnswer, ServerViews
+from serving.http.paths import endpoints_of, post
+from serving.http.server_views import ConfigViews, ProbeViews, check_serving
+from serving.http.views import HealthAnswer
 from serving.logging.logs import Logs, json_line
 from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import logged_tasks
@@ -34,7 +35,11 @@ from serving.process.process import Runtime, ServerProcess, serve, serve_togethe
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
 
-CHANGE = Endpoint("/v1/change", ServerViews.alive, "A change that is none.", HealthAnswer, method="POST")
+
+class ChangeViews:
+    @post("/v1/change")
+    def change(self) -> HealthAnswer:
+        return HealthAnswer("ok")
 
 
 class OtherServer:
@@ -68,7 +73,11 @@ class OtherServer:
         await self.process.close(self.close_more)
 
     def site(self):
-        return (*PROBES, CONFIG, CHANGE), ServerViews(OTHER, self.process.health, self, self.settings)
+        return endpoints_of(
+            ProbeViews(lambda: check_serving(OTHER.name, self.process.health), self.text),
+            ConfigViews(OTHER, lambda: self.settings.config),
+            ChangeViews(),
+        )
 
     async def text(self):
         return b"nothing 0\n"

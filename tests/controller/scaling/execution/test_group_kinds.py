@@ -10,7 +10,7 @@ from scaling_builders import a_group
 from controller.scaling.execution.service import ResizeRefused
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
-from controller.scaling.resize.request import ResizeRequest
+from serving.shapes.scaling import ResizeRequest
 from store.documents import DocumentKind
 
 OFFLINE = a_group(kind=GroupKind.OFFLINE)

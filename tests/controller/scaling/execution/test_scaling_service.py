@@ -11,7 +11,7 @@ from controller.refusals import NotLeader
 from controller.scaling.execution.operations import OperationExists
 from controller.scaling.execution.service import OperationUnknown, ResizeRefused
 from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.resize.request import ResizeRequest
+from serving.shapes.scaling import ResizeRequest
 from store.store import StoreError
 
 REQUEST = ResizeRequest(topic=TOPIC, queues=8)

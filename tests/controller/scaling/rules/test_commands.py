@@ -8,7 +8,6 @@ from controller.scaling.resize.operation import (
     LateMark,
     QueueOffset,
     ResizeKind,
-    ResizeOptions,
     ResizePhase,
     decode_operation,
     encode_operation,
@@ -21,6 +20,7 @@ from controller.scaling.rules.commands import (
     resumed,
     waived,
 )
+from serving.shapes.scaling import ResizeOptions
 
 NOW = 1_700_000_100_000
 

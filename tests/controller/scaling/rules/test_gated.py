@@ -7,16 +7,11 @@ from scaling_builders import ADDRESS, BROKER, a_gated, a_group, observed, waited
 
 from controller.scaling.resize.decision import GiveLocks, HoldLocks
 from controller.scaling.resize.observation import GroupKind, LogPosition
-from controller.scaling.resize.operation import (
-    MasterIdentity,
-    QueueOffset,
-    ReleasedQueue,
-    ResizeOptions,
-    ResizePhase,
-)
+from controller.scaling.resize.operation import MasterIdentity, QueueOffset, ReleasedQueue, ResizePhase
 from controller.scaling.rules.gated import LOCK_MS
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import begin_phase, decide_step
+from serving.shapes.scaling import ResizeOptions
 
 CLIENT = "rmq-controller@resize-1"
 LOCKED = {"broker_name": BROKER, "address": ADDRESS, "client_id": CLIENT, "group": "billing"}

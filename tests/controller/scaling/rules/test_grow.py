@@ -9,17 +9,11 @@ from scaling_builders import ADDRESS, BROKER, a_gated, a_group, a_grow, an_order
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import (
-    MasterIdentity,
-    QueueCounts,
-    QueueOffset,
-    ResizeKind,
-    ResizeOptions,
-    ResizePhase,
-)
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizeKind, ResizePhase
 from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
+from serving.shapes.scaling import ResizeOptions
 
 SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 0))
 SEEDED = {"billing": {2: 0, 3: 0}}

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from controller.scaling.resize.operation import (
     STEPS_MAX,
-    WAIT_MS_MAX,
     LateMark,
     MasterIdentity,
     QueueCounts,
@@ -15,14 +14,12 @@ from controller.scaling.resize.operation import (
     ReleasedQueue,
     ResizeKind,
     ResizeOperation,
-    ResizeOptions,
     ResizePhase,
-    ResizeWaits,
     SetResize,
     decode_operation,
     encode_operation,
 )
-from controller.scaling.resize.request import ResizeRequest, TopicTraits
+from controller.scaling.resize.request import TopicTraits
 from controller.scaling.resize.stored_text import limited_sentences, limited_text
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues, reversed_grow
 from controller.scaling.rules.request_limits import (
@@ -32,6 +29,7 @@ from controller.scaling.rules.request_limits import (
     wait_problems,
     wait_warnings,
 )
+from serving.shapes.scaling import WAIT_MS_MAX, ResizeOptions, ResizeRequest, ResizeWaits
 from store.documents import DOCUMENT_BYTES_MAX
 
 TRAITS = TopicTraits(counts={"broker-a": QueueCounts(4, 4)}, clusters={"broker-a": "DefaultCluster"})

@@ -1,11 +1,102 @@
-"""Bodies of requests and answers of queue scaling; `openapi.py` describes them from here. Times are Unix ms, UTC."""
+"""Bodies of requests and answers of queue scaling. Times are Unix ms, UTC."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from controller.scaling.resize.operation import GroupName, ResizeOptions, ResizeWaits
-from controller.scaling.resize.request import Remark
+#: Characters of a topic, as brokers have it (docs/protocol/broker-admin.md 3).
+TOPIC_CHARACTERS_MAX: Final = 127
+#: Characters of what people write about a resize.
+REMARK_CHARACTERS_MAX: Final = 500
+#: The longest wait: a week.
+WAIT_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
+#: Characters of the name of a group, with its namespace.
+GROUP_CHARACTERS_MAX: Final = 255
+WAIVED_GROUPS_MAX: Final = 100
+
+WaitMs = Annotated[int, msgspec.Meta(ge=0, le=WAIT_MS_MAX)]
+#: Without its last part a line end at the end would fit.
+GroupName = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=GROUP_CHARACTERS_MAX, pattern=r"^[%|a-zA-Z0-9_-]+$(?!\n)")
+]
+#: Without its last part a line end at the end would fit.
+TopicName = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARACTERS_MAX, pattern=r"^[%|a-zA-Z0-9_-]+$(?!\n)")
+]
+#: One line, without control characters.
+Remark = Annotated[str, msgspec.Meta(max_length=REMARK_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    pass
+
+
+class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How long a resize waits, in milliseconds; docs/protocol/queue-scaling.md 7 and 9 give the reasons."""
+
+    #: From when every NameServer answers fewer write queues until every producer has noticed: longest poll interval of
+    #: clients (30 s), time of that request (6 s), sendMsgTimeout (3 s), and slack.
+    producers_ms: WaitMs = 90_000
+    #: How long the ends of queues must not move.
+    stable_ms: WaitMs = 60_000
+    #: Between two checks that must agree.
+    confirm_ms: WaitMs = 10_000
+    #: For brokers, NameServers and slaves to show new numbers; static slaves copy them each 60 s.
+    verify_ms: WaitMs = 180_000
+    #: For consumers to get new queues: poll of routes (30 s) and rebalance (20 s).
+    assign_ms: WaitMs = 180_000
+    #: For offsets to be stored.
+    seed_ms: WaitMs = 60_000
+    #: For senders to stop, after `producers_ms`; then the resize is blocked.
+    quiesce_ms: WaitMs = 900_000
+    #: For groups to consume what is left; then the resize is blocked.
+    drain_ms: WaitMs = 14_400_000
+    #: After the last change, until the resize is done.
+    watch_ms: WaitMs = 60_000
+    #: After the end of a grow, while lag on new queues is reported.
+    grown_watch_ms: WaitMs = 300_000
+    #: Invisible time of pop consumers (60 s) and 30 s: later acks are refused.
+    pop_ms: WaitMs = 90_000
+    #: Time in which clients process what they have pulled: pull, lite pull and broadcast.
+    process_ms: WaitMs = 60_000
+    #: Checks of transactions: 15 of them, one each 60 s, and slack; longer where the options of a broker say so.
+    transaction_ms: WaitMs = 960_000
+    #: For timed messages, where new ones come all the time: the longest delay that brokers accept by default
+    #: (timerMaxDelaySec, 3 days); then those from before have been delivered.
+    timed_ms: WaitMs = 259_200_000
+    #: How long an ordered topic may be without writes before the resize is rolled back.
+    pause_ms: WaitMs = 900_000
+
+
+class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What an operator has chosen."""
+
+    #: Groups whose unread messages in dropped queues are given up.
+    waived_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(max_length=WAIVED_GROUPS_MAX)] = ()
+    #: True: delayed messages that may still arrive are not waited for; if one does, dropped queues are opened again.
+    accept_late: bool = False
+    #: True: goes on to new write queues although clients that broadcast, or choose their queues themselves, do not show
+    #: the new read queues.
+    ignore_unassigned: bool = False
+    #: True: resizes a topic although its message type gives the number of queues a meaning (PRIORITY, LITE).
+    ignore_message_type: bool = False
+
+
+class ResizeRequest(_Body, frozen=True, kw_only=True):
+    """What an operator or the autoscaler wants."""
+
+    topic: TopicName
+    #: Read and write queues of each broker set at the end.
+    queues: int
+    #: Changes of ordered topics have to be wanted: `pause` stops writes until everything is consumed, `gate` multiplies
+    #: the queues of one broker set and locks the new ones until the old ones are consumed.
+    ordered: Literal["", "pause", "gate"] = ""
+    #: Broker sets with different numbers are brought to the same one; never to a smaller one.
+    equalise: bool = False
+    waits: ResizeWaits = ResizeWaits()
+    options: ResizeOptions = ResizeOptions()
+    requested_by: Remark = ""
+    reason: Remark = ""
 
 
 class ResizedSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -67,27 +158,27 @@ class OperationListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     problems: dict[str, str]
 
 
-class OperatorReason(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class OperatorReason(_Body, frozen=True, kw_only=True):
     """Why an operator does something."""
 
     reason: Remark = ""
 
 
-class ResizeCommand(OperatorReason, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class ResizeCommand(OperatorReason, frozen=True, kw_only=True):
     """What an operator does with a resize."""
 
     #: True: it is only shown what would become of it.
     dry_run: bool = False
 
 
-class WaivedGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class WaivedGroup(_Body, frozen=True, kw_only=True):
     """A group whose messages in dropped queues are given up."""
 
     group: GroupName
     dry_run: bool = False
 
 
-class GivenUpSet(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class GivenUpSet(_Body, frozen=True, kw_only=True):
     """A broker set that a resize goes on without."""
 
     broker_name: Annotated[Remark, msgspec.Meta(min_length=1)]

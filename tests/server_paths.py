@@ -1,0 +1,34 @@
+"""All paths that each server serves, as it declares them: no server runs for it."""
+
+from controller.http.analysis_views import AnalysisViews
+from controller.http.autoscaler_views import AutoscalerViews
+from controller.http.callback_views import CallbackViews
+from controller.http.master_views import MasterViews
+from controller.http.scaling_views import ScalingViews
+from controller.http.switchover_views import SwitchoverViews
+from controller.http.views import ElectionViews, SetViews
+from namesrv.http.views import LookupViews, NameServerViews
+from offsets.http.commits import CommitViews
+from offsets.http.manager_views import ManagerViews
+from offsets.http.order import OrderViews
+from offsets.http.readings import ReadingViews
+from offsets.http.repairs import RepairViews
+from offsets.http.restores import RestoreViews
+from serving.http.history_views import PastLifeViews, PastRouteViews
+from serving.http.paths import endpoints_of
+from serving.http.server_views import ConfigViews, ProbeViews
+
+
+def _paths(*kinds):
+    return endpoints_of(*(kind.__new__(kind) for kind in kinds))
+
+
+SWITCHOVER_ENDPOINTS = _paths(SwitchoverViews)
+CONTROLLER_ENDPOINTS = (
+    *_paths(ProbeViews, SetViews, MasterViews, SwitchoverViews, ElectionViews, CallbackViews, ScalingViews),
+    *_paths(AutoscalerViews, PastLifeViews, AnalysisViews, ConfigViews),
+)
+NAMESRV_ENDPOINTS = _paths(ProbeViews, NameServerViews, PastRouteViews, PastLifeViews, ConfigViews, LookupViews)
+OFFSET_MANAGER_ENDPOINTS = _paths(
+    ProbeViews, ConfigViews, ManagerViews, ReadingViews, RepairViews, RestoreViews, CommitViews, OrderViews
+)
