@@ -14,7 +14,7 @@ from controller.app.endpoint_slices import make_endpoint_slices
 from controller.app.identity import member_of
 from controller.app.role_callbacks import make_role_callbacks
 from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import Backlog, RoleCallbacks
+from controller.callbacks.service import RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
 from controller.endpoint_slices.service import EndpointSlices, StaleSlices
 from controller.failover.stored_elections import StoredElections
@@ -22,9 +22,9 @@ from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.switchover_views import PlannedChanges
 from controller.http.views import ControllerViews, ShownSets
 from controller.observability.autoscaler_event_log import AutoscalerEventLog
-from controller.observability.callback_event_log import CallbackEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
+from controller.observability.log_events import DECLARED
 from controller.observability.probe_event_log import ProbeEventLog
 from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
@@ -63,6 +63,7 @@ from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
 from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
+from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
 from store.store import SetStore, StoreBackend, StoreError, StoreObserver
 
@@ -80,10 +81,13 @@ class Controller:
     def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
-        self._counters = SetCounters(lambda: {each.cluster for each in self._core.store.sets()})
+        self._counters = SetCounters(self._clusters)
         self._process = ServerProcess(CONTROLLER, config, self._counters, runtime)
         recorders = ControllerRecorders.of(self._process.recording)
+        self._recorder = self._process.recording.recorder if self._process.recording is not None else None
         self._event_log = ControllerEventLog(self._logs, self._counters, config, recorders.sets)
+        requester = self._event_log.requester
+        self._telemetry = Telemetry(self._logs, DECLARED, self._recorder, living=self._clusters, requester=requester)
         self._settings = StoredConfig(CONTROLLER, config, self._event_log, self._process.follow)
         if not config.advertised_address:
             warn_of_loopback(config.bind_address, self._logs)
@@ -115,6 +119,9 @@ class Controller:
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
 
+    def _clusters(self) -> set[str]:
+        return {each.cluster for each in self._core.store.sets()}
+
     def _make_core(
         self,
         store: SetStore,
@@ -144,8 +151,7 @@ class Controller:
         )
 
     def _make_callbacks(self, reported: ReportedChanges) -> RoleCallbacks:
-        observer = CallbackEventLog(self._logs, self._counters)
-        return make_role_callbacks(self._core, self._backend, self._settings, reported, observer)
+        return make_role_callbacks(self._core, self._backend, self._settings, reported, self._telemetry.emit)
 
     def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
         return make_endpoint_slices(self._core, config, os.environ, SliceEventLog(self._logs, self._counters))
@@ -311,12 +317,13 @@ class Controller:
             counters=self._counters,
             logs=self._logs,
             health=self._process.health,
-            recorder=self._process.recording.recorder if self._process.recording is not None else None,
+            recorder=self._recorder,
             task_failures=self._tasks.failures,
             control=self._core.control,
             resizes=self._scaling.under_way,
             rolling_restarts=lambda: len(self._planned.restarts.under_way()),
-            undelivered=lambda: self._callbacks.backlog if self._callbacks is not None else Backlog(),
+            telemetry=self._telemetry,
+            measures=[each.measures for each in (self._callbacks,) if each is not None],
             stale_slices=lambda: self._slices.stale if self._slices is not None else StaleSlices(),
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from controller.callbacks.outcome import CallResult
 from controller.decisions.election import ElectionResult
 from controller.endpoint_slices.service import SyncResult
+from controller.failover.election_log import PHASE_S
 from controller.failure_detection.suspicion import PROOFS, ProbeOutcome, SuspicionReason
 from controller.role_probe.service import ProbeResult
 from controller.roles.verdict import RoleVerdict
@@ -14,8 +14,6 @@ from controller.switchover.switchover import ENDED
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, Living, everything
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
-#: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
-PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
 PHASES: Final = ("detect", "judge", "fence", "commit", "notify", "total", "serve")
 RESULTS: Final = tuple(result.value for result in ElectionResult)
 #: How a failover ended that brought a new master; otherwise it is the result of its election.
@@ -56,14 +54,10 @@ class ScalingCounters:
 
 
 class RoleCounters:
-    """What a controller counts of those that follow the roles of brokers: callbacks, EndpointSlices, and the probe."""
+    """What a controller counts of those that follow the roles of brokers: EndpointSlices, and the probe."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        #: Calls of onRoleChange by result.
-        self.callbacks = CounterTable(known=[(result.value,) for result in CallResult])
-        #: Seconds.
-        self.callback_durations = HistogramTable(PHASE_S, known=[()])
         #: Comparisons of the EndpointSlices of a set by result.
         self.slice_syncs = CounterTable(known=[(result.value,) for result in SyncResult])
         #: Sends of the probe by result.

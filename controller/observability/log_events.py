@@ -7,15 +7,16 @@ page: `python -m controller.observability.log_events > docs/controller-logs.md` 
 import sys
 from typing import Final
 
+from controller.callbacks import events as callback_events
 from controller.config import CONTROLLER
 from controller.observability.autoscaler_log_events import AUTOSCALER
-from controller.observability.callback_log_events import CALLBACKS
 from controller.observability.probe_log_events import PROBE
 from controller.observability.role_log_events import ROLES
 from controller.observability.slice_log_events import SLICES
 from controller.observability.switchover_log_events import SWITCHOVERS
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
+from serving.telemetry.events import Declared, declared_in
 
 _WHO: Final = ("cluster", "broker", "broker_id", "addr")
 _EPOCHS: Final = ("master_epoch", "sync_state_set_epoch")
@@ -345,6 +346,10 @@ RESIZE_ROUND_FAILED: Final = LogEvent(
     advice='Check the store: see controller/OPERATIONS.md, section "etcd". With an exception: report it.',
 )
 
+#: Modules with events, counters, timers or gauges, in the order of the page.
+MODULES: Final = (callback_events,)
+DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
+
 EVENTS: Final = (
     *server_events.LIFE,
     *server_events.MEANS,
@@ -389,7 +394,7 @@ EVENTS: Final = (
     RESIZE_ROUND_FAILED,
     *ROLES,
     *AUTOSCALER,
-    *CALLBACKS,
+    *DECLARED.log_events(),
     *PROBE,
     *SLICES,
     *server_events.SETTINGS,

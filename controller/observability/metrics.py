@@ -2,17 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import add
 from typing import Final
 
-from controller.callbacks.service import Backlog
 from controller.config import CONTROLLER, ControllerConfig
 from controller.endpoint_slices.service import StaleSlices
 from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
 from controller.observability.counters import SetCounters
+from controller.observability.log_events import DECLARED
 from controller.scaling.resize.operation import FINISHED, ResizeOperation, ResizePhase
 from controller.scaling.rules.overdue import is_overdue, writes_paused_since
 from controller.scaling.watching.topic_decisions import SHOWN_OUTCOMES
@@ -22,6 +22,8 @@ from remoting.clock import Clock
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, LabelGuard, Labels
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
 from serving.metrics.families import MetricFamily
+from serving.telemetry.events import Gauge, Measure
+from serving.telemetry.telemetry import Telemetry
 
 #: So many sets are read at a time.
 _SETS_AT_ONCE: Final = 50
@@ -48,8 +50,9 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     rolling_restarts: Callable[[], int] = int
     #: Resizes under way.
     resizes: Callable[[], Iterable[ResizeOperation]] = tuple
-    #: Changes of masters that onRoleChange has not taken.
-    undelivered: Callable[[], Backlog] = Backlog
+    telemetry: Telemetry
+    #: What each part yields of its gauges.
+    measures: Sequence[Callable[[], Iterable[Measure]]] = ()
     #: Sets whose EndpointSlices are not as wanted.
     stale_slices: Callable[[], StaleSlices] = StaleSlices
 
@@ -95,17 +98,32 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield from self._probe()
         for family, tally in _tallies(counters):
             yield family, tally.counts()
+        yield from self._measured()
+        yield from self._sources.telemetry.counts(catalogue.MAKE)
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
         for family, table in _histogram_tables(self._sources.counters):
             yield family, table.histograms()
+        yield from self._sources.telemetry.durations(catalogue.MAKE)
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits clusters and sets."""
         counters = self._sources.counters
-        guards = self._guards | {family: tally.guard for family, tally in _tallies(counters)}
+        guards = (
+            self._guards
+            | self._sources.telemetry.guards(catalogue.MAKE)
+            | {family: tally.guard for family, tally in _tallies(counters)}
+        )
         return guards | {family: table.guard for family, table in _histogram_tables(counters)}
+
+    def _measured(self) -> Iterator[tuple[MetricFamily, Values]]:
+        """Yield the gauges of parts; one without labels is 0 where the part does not run."""
+        gauges: dict[Gauge, dict[Labels, float]] = {gauge: {} if gauge.labels else {(): 0} for gauge in DECLARED.gauges}
+        for measures in self._sources.measures:
+            for gauge, value, labels in measures():
+                gauges[gauge][labels] = value
+        yield from ((gauge.family(catalogue.MAKE), values) for gauge, values in gauges.items())
 
     def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield what analyses have published; sets beyond the limit share the highest."""
@@ -135,10 +153,8 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.RESIZE_WRITES_PAUSED_SINCE, single(min(paused, default=0) / 1000)
 
     def _followers(self) -> Iterator[tuple[MetricFamily, Values]]:
-        """Yield what has not followed the sets yet: callbacks and EndpointSlices."""
-        backlog, stale = self._sources.undelivered(), self._sources.stale_slices()
-        yield catalogue.ROLE_CALLBACKS_UNDELIVERED, single(backlog.sets)
-        yield catalogue.ROLE_CALLBACK_UNDELIVERED_SINCE, single(self._unix_s(backlog.oldest_ms))
+        """Yield which EndpointSlices have not followed the sets yet."""
+        stale = self._sources.stale_slices()
         yield catalogue.ENDPOINT_SLICES_STALE, single(stale.sets)
         yield catalogue.ENDPOINT_SLICES_STALE_SINCE, single(self._unix_s(stale.oldest_ms))
         yield catalogue.BROKERS_NOT_PUBLISHED, single(stale.left_out)
@@ -227,7 +243,6 @@ def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], 
         (catalogue.ROLLING_RESTARTS_ENDED, counters.rolling_restarts_ended),
         (catalogue.RESIZES_ENDED, counters.scaling.resizes_ended),
         (catalogue.RESIZE_ACTIONS, counters.scaling.resize_actions),
-        (catalogue.ROLE_CALLBACKS, counters.roles.callbacks),
         (catalogue.ENDPOINT_SLICE_SYNCS, counters.roles.slice_syncs),
         (catalogue.ROLE_PROBE_SENDS, counters.roles.probe_sends),
     )
@@ -240,6 +255,5 @@ def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, Histog
         (catalogue.STORE_TXN_DURATION, counters.store_durations),
         (catalogue.SCALING_ROUND_SECONDS, counters.scaling.rounds),
         (catalogue.RESIZE_DURATION, counters.scaling.resize_durations),
-        (catalogue.ROLE_CALLBACK_DURATION, counters.roles.callback_durations),
         (catalogue.ROLE_PROBE_GAP, counters.roles.probe_gaps),
     )

@@ -12,7 +12,6 @@ import aiohttp
 from yarl import URL
 
 from controller.app.controller_core import failover
-from controller.callbacks.service import Backlog
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
 from controller.failover.effects import NotifyRoleChanged, ProbeBroker
@@ -32,6 +31,7 @@ from controller.http.views import ControllerViews, ShownSets
 from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
+from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
 from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.switchover_event_log import SwitchoverEventLog
@@ -68,6 +68,7 @@ from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
 from serving.process.background_tasks import logged_tasks
+from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
 from store.store import ControllerMember, SetStore
 
@@ -157,6 +158,7 @@ class InProcessController(SimulatedBrokers):
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.counters = SetCounters()
         self.journal = ControllerEventLog(self.logs, self.counters, self.config)
+        self.telemetry = Telemetry(self.logs, DECLARED, requester=self.journal.requester)
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
         self.replica_infos = ReplicaInfoCache()
@@ -197,7 +199,8 @@ class InProcessController(SimulatedBrokers):
                 clock=self.clock,
                 results=lambda: self.results,
                 resizes=lambda: self.resizes,
-                undelivered=lambda: self.callbacks.backlog if self.callbacks is not None else Backlog(),
+                telemetry=self.telemetry,
+                measures=(lambda: self.callbacks.measures() if self.callbacks is not None else (),),
             )
         )
 
