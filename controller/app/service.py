@@ -16,7 +16,7 @@ from controller.app.role_callbacks import make_role_callbacks
 from controller.callbacks.reported import ReportedChanges
 from controller.callbacks.service import RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
-from controller.endpoint_slices.service import EndpointSlices, StaleSlices
+from controller.endpoint_slices.service import EndpointSlices
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.switchover_views import PlannedChanges
@@ -25,11 +25,9 @@ from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.log_events import DECLARED
-from controller.observability.probe_event_log import ProbeEventLog
 from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
 from controller.observability.role_event_log import RoleEventLog
-from controller.observability.slice_event_log import SliceEventLog
 from controller.observability.switchover_event_log import SwitchoverEventLog
 from controller.recording.recorders import ControllerRecorders
 from controller.recording.set_recorder import SetRecorder
@@ -154,7 +152,7 @@ class Controller:
         return make_role_callbacks(self._core, self._backend, self._settings, reported, self._telemetry.emit)
 
     def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
-        return make_endpoint_slices(self._core, config, os.environ, SliceEventLog(self._logs, self._counters))
+        return make_endpoint_slices(self._core, config, os.environ, self._telemetry.emit)
 
     def _make_scaling(self, listener: ResizeEventLog) -> QueueScaling:
         return QueueScaling(
@@ -226,7 +224,7 @@ class Controller:
                 clock=self._clock,
                 topic=topic,
                 options=lambda: ProbeOptions.of(self._settings.config),
-                observer=ProbeEventLog(self._logs, self._counters, topic),
+                emit=self._telemetry.emit,
                 start=self._core.begin,
             )
         )
@@ -323,8 +321,7 @@ class Controller:
             resizes=self._scaling.under_way,
             rolling_restarts=lambda: len(self._planned.restarts.under_way()),
             telemetry=self._telemetry,
-            measures=[each.measures for each in (self._callbacks,) if each is not None],
-            stale_slices=lambda: self._slices.stale if self._slices is not None else StaleSlices(),
+            measures=[each.measures for each in (self._callbacks, self._slices, self._probe) if each is not None],
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )

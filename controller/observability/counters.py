@@ -3,10 +3,8 @@
 from typing import Final
 
 from controller.decisions.election import ElectionResult
-from controller.endpoint_slices.service import SyncResult
 from controller.failover.election_log import PHASE_S
 from controller.failure_detection.suspicion import PROOFS, ProbeOutcome, SuspicionReason
-from controller.role_probe.service import ProbeResult
 from controller.roles.verdict import RoleVerdict
 from controller.scaling.resize.operation import FINISHED, ResizeKind
 from controller.switchover.rolling_restart import RESTART_ENDED
@@ -23,8 +21,6 @@ NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
 RESIZE_S: Final = (60, 180, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400, 345_600)
 #: Answers to role checks that are no verdict on a broker: whether this controller leads, and to what is no check.
 CHECKS_ELSE: Final = ("leads", "follows", "invalid")
-#: Upper bounds in seconds for gaps: a failover behind a role address, with a time limit of a send, with a route poll.
-GAP_S: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 7, 10, 20, 30, 60)
 #: What becomes of the change of a broker.
 ACTED: Final = ("done", "failed")
 
@@ -51,23 +47,6 @@ class ScalingCounters:
         self.rounds_failed = 0
         #: Seconds.
         self.rounds = HistogramTable(LATENCY_S, known=[()])
-
-
-class RoleCounters:
-    """What a controller counts of those that follow the roles of brokers: EndpointSlices, and the probe."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        #: Comparisons of the EndpointSlices of a set by result.
-        self.slice_syncs = CounterTable(known=[(result.value,) for result in SyncResult])
-        #: Sends of the probe by result.
-        self.probe_sends = CounterTable(known=[(result.value,) for result in ProbeResult])
-        #: Seconds without an acknowledged send.
-        self.probe_gaps = HistogramTable(GAP_S, known=[()])
-        #: The last gap in seconds, by cluster and set, since this controller leads.
-        self.probe_last_gaps: dict[tuple[str, str], float] = {}
-        #: Sets with the topic of the probe by state.
-        self.probe_sets = {"probed": 0, "left_out": 0}
 
 
 class SetCounters(ServerCounters):
@@ -106,7 +85,6 @@ class SetCounters(ServerCounters):
         self.switchover_longest_hold_ms = 0
         self.rolling_restarts_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in RESTART_ENDED))
         self.scaling = ScalingCounters()
-        self.roles = RoleCounters()
 
     def know(self, cluster: str) -> None:
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""

@@ -11,6 +11,8 @@ from typing import Final
 
 from controller.callbacks import events as callback_events
 from controller.config import CONTROLLER
+from controller.endpoint_slices import events as slice_events
+from controller.role_probe import events as probe_events
 from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 from serving.telemetry.events import Declared, declared_in
 
@@ -171,45 +173,7 @@ SCALING_ROUND_SECONDS: Final = MAKE.histogram(
     "scaling_round_seconds", "Duration of a round of the autoscaler, without the waits that spread it."
 )
 
-_CALLBACKS: Final = declared_in(vars(callback_events))
-
-# EndpointSlices of kubernetesSetsFile; what is stale only of the leader
-
-ENDPOINT_SLICE_SYNCS: Final = MAKE.counter(
-    "endpoint_slice_syncs",
-    "Comparisons of the EndpointSlices of a set with its brokers, by result: unchanged, written or failed.",
-    "result",
-)
-ENDPOINT_SLICES_STALE: Final = MAKE.gauge(
-    "endpoint_slices_stale",
-    "Sets whose EndpointSlices are not known to be as wanted: a change of their brokers is not published yet, or the "
-    "last comparison failed.",
-)
-ENDPOINT_SLICES_STALE_SINCE: Final = MAKE.gauge(
-    "endpoint_slices_stale_since_timestamp_seconds",
-    "Since when the set whose EndpointSlices have been stale for longest is so; 0 if none is.",
-)
-BROKERS_NOT_PUBLISHED: Final = MAKE.gauge(
-    "brokers_not_published",
-    "Brokers of sets with a Service that are in no EndpointSlice: HAProxy leads nobody to them while they are master.",
-)
-
-# The probe of roleProbeTopic; of a controller that does not lead no set is probed
-
-ROLE_PROBE_SENDS: Final = MAKE.counter("role_probe_sends", "Messages of the probe, by result.", "result")
-ROLE_PROBE_SETS: Final = MAKE.gauge(
-    "role_probe_sets", "Sets with the topic of the probe: probed, or left_out because there are more than 200.", "state"
-)
-ROLE_PROBE_GAP: Final = MAKE.histogram(
-    "role_probe_gap_seconds",
-    "Times without an acknowledged message of the probe: from the last before a failure to the first after it.",
-)
-ROLE_PROBE_LAST_GAP: Final = MAKE.gauge(
-    "role_probe_last_gap_seconds",
-    "The last such time of a set, since this controller leads; none if there was none.",
-    "cluster",
-    "broker",
-)
+_FOLLOWERS: Final = declared_in(*map(vars, (callback_events, slice_events, probe_events)))
 
 # Results of the Spark analyses
 

@@ -7,7 +7,6 @@ from operator import add
 from typing import Final
 
 from controller.config import CONTROLLER, ControllerConfig
-from controller.endpoint_slices.service import StaleSlices
 from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
@@ -22,7 +21,7 @@ from remoting.clock import Clock
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, LabelGuard, Labels
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
 from serving.metrics.families import MetricFamily
-from serving.telemetry.events import Gauge, Measure
+from serving.telemetry.events import Measure
 from serving.telemetry.telemetry import Telemetry
 
 #: So many sets are read at a time.
@@ -53,8 +52,6 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     telemetry: Telemetry
     #: What each part yields of its gauges.
     measures: Sequence[Callable[[], Iterable[Measure]]] = ()
-    #: Sets whose EndpointSlices are not as wanted.
-    stale_slices: Callable[[], StaleSlices] = StaleSlices
 
 
 class ControllerMetrics(ServerMetrics[ControllerConfig]):
@@ -69,9 +66,9 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
             catalogue.SYNC_STATE_SET_SIZE,
             catalogue.MASTER_EPOCH,
             catalogue.BROKER_LAST_HEARTBEAT,
-            catalogue.ROLE_PROBE_LAST_GAP,
             *catalogue.PER_SET_RESULTS,
         )
+        self._gauges = {gauge: LabelGuard(gauge.label_sets_max, gauge.peer_labels) for gauge in DECLARED.gauges}
         self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
         self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetHealth), peer_labels=1)
 
@@ -94,8 +91,6 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.RESIZE_CONFLICTS, single(counters.scaling.resize_conflicts)
         yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.scaling.resize_rounds_failed)
         yield from _autoscaling(counters)
-        yield from self._followers()
-        yield from self._probe()
         for family, tally in _tallies(counters):
             yield family, tally.counts()
         yield from self._measured()
@@ -112,6 +107,7 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         counters = self._sources.counters
         guards = (
             self._guards
+            | {gauge.family(catalogue.MAKE): guard for gauge, guard in self._gauges.items()}
             | self._sources.telemetry.guards(catalogue.MAKE)
             | {family: tally.guard for family, tally in _tallies(counters)}
         )
@@ -119,11 +115,13 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
 
     def _measured(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield the gauges of parts; one without labels is 0 where the part does not run."""
-        gauges: dict[Gauge, dict[Labels, float]] = {gauge: {} if gauge.labels else {(): 0} for gauge in DECLARED.gauges}
+        gauges = {gauge: Admitted(guard, gauge.combine) for gauge, guard in self._gauges.items()}
         for measures in self._sources.measures:
             for gauge, value, labels in measures():
-                gauges[gauge][labels] = value
-        yield from ((gauge.family(catalogue.MAKE), values) for gauge, values in gauges.items())
+                gauges[gauge].add(labels, value)
+        for gauge, found in gauges.items():
+            known = gauge.known if gauge.labels else ((),)
+            yield gauge.family(catalogue.MAKE), dict.fromkeys(known, 0.0) | found.values
 
     def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield what analyses have published; sets beyond the limit share the highest."""
@@ -152,29 +150,8 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.RESIZES_OVERDUE, single(sum(is_overdue(each, unix_ms) for each in present))
         yield catalogue.RESIZE_WRITES_PAUSED_SINCE, single(min(paused, default=0) / 1000)
 
-    def _followers(self) -> Iterator[tuple[MetricFamily, Values]]:
-        """Yield which EndpointSlices have not followed the sets yet."""
-        stale = self._sources.stale_slices()
-        yield catalogue.ENDPOINT_SLICES_STALE, single(stale.sets)
-        yield catalogue.ENDPOINT_SLICES_STALE_SINCE, single(self._unix_s(stale.oldest_ms))
-        yield catalogue.BROKERS_NOT_PUBLISHED, single(stale.left_out)
-
-    def _unix_s(self, since_ms: int | None) -> float:
-        """Return a monotonic time as Unix seconds; 0 for none."""
-        clock = self._sources.clock
-        return 0 if since_ms is None else (clock.unix_ms() - clock.now_ms() + since_ms) / 1000
-
-    def _probe(self) -> Iterator[tuple[MetricFamily, Values]]:
-        counters = self._sources.counters
-        yield catalogue.ROLE_PROBE_SETS, {(state,): number for state, number in counters.roles.probe_sets.items()}
-        gaps = Admitted(self._guards[catalogue.ROLE_PROBE_LAST_GAP], max)
-        for labels, seconds in counters.roles.probe_last_gaps.items():
-            gaps.add(labels, seconds)
-        yield catalogue.ROLE_PROBE_LAST_GAP, gaps.values
-
     def _sets(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        others = (*catalogue.PER_SET_RESULTS, catalogue.ROLE_PROBE_LAST_GAP)
-        families = [family for family in self._guards if family not in others]
+        families = [family for family in self._guards if family not in catalogue.PER_SET_RESULTS]
         found = {family: Admitted(self._guards[family], _combine(family)) for family in families}
         # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
         states: Counter[Labels] = Counter()
@@ -243,8 +220,6 @@ def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], 
         (catalogue.ROLLING_RESTARTS_ENDED, counters.rolling_restarts_ended),
         (catalogue.RESIZES_ENDED, counters.scaling.resizes_ended),
         (catalogue.RESIZE_ACTIONS, counters.scaling.resize_actions),
-        (catalogue.ENDPOINT_SLICE_SYNCS, counters.roles.slice_syncs),
-        (catalogue.ROLE_PROBE_SENDS, counters.roles.probe_sends),
     )
 
 
@@ -255,5 +230,4 @@ def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, Histog
         (catalogue.STORE_TXN_DURATION, counters.store_durations),
         (catalogue.SCALING_ROUND_SECONDS, counters.scaling.rounds),
         (catalogue.RESIZE_DURATION, counters.scaling.resize_durations),
-        (catalogue.ROLE_PROBE_GAP, counters.roles.probe_gaps),
     )

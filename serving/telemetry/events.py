@@ -72,6 +72,12 @@ class Gauge(msgspec.Struct, frozen=True):
     name: str
     meaning: str
     labels: tuple[str, ...] = ()
+    #: Label sets that are 0 where nobody yields them.
+    known: tuple[Labels, ...] = ()
+    #: As of a counter; what is beyond the limit is combined.
+    peer_labels: int = 0
+    label_sets_max: int = 1
+    combine: Callable[[float, float], float] = max
 
     def family(self, make: FamilyMaker) -> MetricFamily:
         """Return the metric as the catalogue has it."""
@@ -113,8 +119,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     audit: ClassVar[bool] = False
     #: Counts each of its kind.
     counter: ClassVar[Counter | None] = None
-    #: Keys of its line; None: its fields.
-    keys: ClassVar[tuple[str, ...] | None] = None
+    #: Keys of its line; empty: its fields, `exception` for `exc_info`.
+    keys: ClassVar[tuple[str, ...]] = ()
 
     def counted(self) -> Iterable[Count]:
         """Return what it counts."""
@@ -141,7 +147,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return LogEvent(
             name=_CAPITAL.sub("_", cls.__name__).lower(),
             level=cls.level,
-            keys=cls.__struct_fields__ if cls.keys is None else cls.keys,
+            keys=cls.keys or tuple("exception" if name == "exc_info" else name for name in cls.__struct_fields__),
             meaning=" ".join((cls.__doc__ or "").split()),
             advice=cls.advice,
             audit=cls.audit,
@@ -184,11 +190,12 @@ class Declared(NamedTuple):
 
 
 def declared_in(*modules: Mapping[str, object]) -> Declared:
-    """Return the events and metrics that modules (their `vars`) define; imported ones count once.
+    """Return the events and metrics that modules (their `vars`) define, and `Counted`; imported ones count once.
 
     An event whose name begins with an underscore has only what others share.
     """
-    values = list({id(value): value for module in modules for value in module.values()}.values())
+    every = (*modules, {"Counted": Counted})
+    values = list({id(value): value for module in every for value in module.values()}.values())
     events = (value for value in values if isinstance(value, type) and issubclass(value, Event) and value is not Event)
     return Declared(
         tuple(event for event in events if not event.__name__.startswith("_")),

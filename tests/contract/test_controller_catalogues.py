@@ -16,16 +16,16 @@ from controller.observability import (
     autoscaler_log_events,
     log_events,
     metric_catalogue,
-    probe_log_events,
     role_log_events,
-    slice_log_events,
     switchover_log_events,
 )
 from controller.observability.analytics_results import Sample
 from controller.observability.log_events import DECLARED, EVENTS
 from controller.observability.metric_catalogue import FAMILIES
+from controller.role_probe.events import LAST_GAP
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, common_keys
+from serving.telemetry.events import Measure
 
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
@@ -34,9 +34,7 @@ CONSTANTS = {
         server_events,
         log_events,
         autoscaler_log_events,
-        probe_log_events,
         role_log_events,
-        slice_log_events,
         switchover_log_events,
     )
     for name, value in vars(catalogue).items()
@@ -69,7 +67,7 @@ async def lively(controller):
     controller.results = tuple(
         Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS
     )
-    controller.counters.roles.probe_last_gaps["C", "broker-a"] = 1.5
+    controller.probe_measures = (Measure(LAST_GAP, 1.5, ("C", "broker-a")),)
     await controller.get("/healthz")
 
 

@@ -181,6 +181,8 @@ class InProcessController(SimulatedBrokers):
         self.results = ()
         #: Resizes under way.
         self.resizes = ()
+        #: What a probe measures.
+        self.probe_measures = ()
         #: What calls onRoleChange.
         self.callbacks = None
         self.metrics = self.new_metrics()
@@ -200,7 +202,10 @@ class InProcessController(SimulatedBrokers):
                 results=lambda: self.results,
                 resizes=lambda: self.resizes,
                 telemetry=self.telemetry,
-                measures=(lambda: self.callbacks.measures() if self.callbacks is not None else (),),
+                measures=(
+                    lambda: self.callbacks.measures() if self.callbacks is not None else (),
+                    lambda: self.probe_measures,
+                ),
             )
         )
 

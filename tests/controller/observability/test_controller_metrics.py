@@ -12,10 +12,12 @@ from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import PROOFS, ProbeOutcome
 from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
+from controller.role_probe.events import LAST_GAP
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.sets.stored_set import StoredSet
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
 from serving.metrics.health import Serving
+from serving.telemetry.events import Measure
 from store.store import ControllerMember, VersionedEntry
 
 OTHER_CONTROLLER = ControllerMember(id="n1", address="10.0.0.2:9878")
@@ -107,7 +109,7 @@ async def test_every_family_has_values_after_a_failover(controller):
     await controller.done()
     await controller.settings.update_config(b"enableElectUncleanMaster=true")
     controller.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
-    controller.counters.roles.probe_last_gaps[CLUSTER, SET] = 1.5
+    controller.probe_measures = (Measure(LAST_GAP, 1.5, (CLUSTER, SET)),)
     found = families(controller)
     empty = {family.name for family in FAMILIES if not found[parsed_name(family)].samples}
     # There is no certificate, no line was held back, and nobody asked over HTTP.
