@@ -21,7 +21,6 @@ from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.switchover_views import PlannedChanges
 from controller.http.views import ControllerViews, ShownSets
-from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.log_events import DECLARED
@@ -61,6 +60,7 @@ from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
 from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
+from serving.telemetry.events import Emit
 from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
 from store.store import SetStore, StoreBackend, StoreError, StoreObserver
@@ -111,7 +111,7 @@ class Controller:
         self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
         # Queues, and changes that operators plan.
         self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, recorders.resizes))
-        self._autoscaler = self._make_autoscaler(AutoscalerEventLog(self._logs, self._counters, recorders.decisions))
+        self._autoscaler = self._make_autoscaler(self._telemetry.emit)
         self._planned = self._make_planned(SwitchoverEventLog(self._logs, self._counters))
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
@@ -168,7 +168,7 @@ class Controller:
             )
         )
 
-    def _make_autoscaler(self, observer: AutoscalerEventLog) -> Autoscaler:
+    def _make_autoscaler(self, emit: Emit) -> Autoscaler:
         def options() -> AutoscalerOptions:
             return AutoscalerOptions.of(self._settings.config)
 
@@ -181,14 +181,14 @@ class Controller:
                 StoredMasters(self._core.store),
                 self._scaling.group_kinds,
             ),
-            observer=observer,
+            emit=emit,
             clock=self._clock,
             options=options,
             outlook=self._outlook,
             start=self._core.begin,
         )
         path = self._settings.config.scaling_policy_file
-        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, observer))
+        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, emit))
 
     def _make_planned(self, observer: SwitchoverEventLog) -> PlannedChanges:
         queries = SwitchoverQueries(self._client)
@@ -310,6 +310,7 @@ class Controller:
         from controller.http.endpoints import ENDPOINTS  # noqa: PLC0415
         from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
 
+        parts = (self._autoscaler, self._callbacks, self._slices, self._probe)
         sources = ControllerMetricSources(
             statistics=self._server.statistics,
             counters=self._counters,
@@ -321,7 +322,7 @@ class Controller:
             resizes=self._scaling.under_way,
             rolling_restarts=lambda: len(self._planned.restarts.under_way()),
             telemetry=self._telemetry,
-            measures=[each.measures for each in (self._callbacks, self._slices, self._probe) if each is not None],
+            measures=[part.measures for part in parts if part is not None],
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )

@@ -26,7 +26,7 @@ ACTED: Final = ("done", "failed")
 
 
 class ScalingCounters:
-    """What a controller counts of resizes and of the autoscaler."""
+    """What a controller counts of resizes."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -39,14 +39,6 @@ class ScalingCounters:
         self.resizes_reopened = 0
         self.resize_conflicts = 0
         self.resize_rounds_failed = 0
-        #: Of the autoscaler's last round; 0 on a controller that does not lead.
-        self.topics_watched = 0
-        self.topics_left_out = 0
-        #: Topics by what became of their last verdict.
-        self.verdicts: dict[str, int] = {}
-        self.rounds_failed = 0
-        #: Seconds.
-        self.rounds = HistogramTable(LATENCY_S, known=[()])
 
 
 class SetCounters(ServerCounters):

@@ -10,10 +10,10 @@ from typing import Final
 from controller.callbacks import events as callback_events
 from controller.config import CONTROLLER
 from controller.endpoint_slices import events as slice_events
-from controller.observability.autoscaler_log_events import AUTOSCALER
 from controller.observability.role_log_events import ROLES
 from controller.observability.switchover_log_events import SWITCHOVERS
 from controller.role_probe import events as probe_events
+from controller.scaling.watching import events as autoscaler_events
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
 from serving.telemetry.events import Declared, declared_in
@@ -347,7 +347,7 @@ RESIZE_ROUND_FAILED: Final = LogEvent(
 )
 
 #: Modules with events, counters, timers or gauges, in the order of the page.
-MODULES: Final = (callback_events, probe_events, slice_events)
+MODULES: Final = (autoscaler_events, callback_events, probe_events, slice_events)
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 
 EVENTS: Final = (
@@ -393,7 +393,6 @@ EVENTS: Final = (
     RESIZE_ACTIONS_FAILED,
     RESIZE_ROUND_FAILED,
     *ROLES,
-    *AUTOSCALER,
     *DECLARED.log_events(),
     *server_events.SETTINGS,
     *server_events.TRAFFIC,

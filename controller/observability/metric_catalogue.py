@@ -13,6 +13,7 @@ from controller.callbacks import events as callback_events
 from controller.config import CONTROLLER
 from controller.endpoint_slices import events as slice_events
 from controller.role_probe import events as probe_events
+from controller.scaling.watching import events as autoscaler_events
 from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 from serving.telemetry.events import Declared, declared_in
 
@@ -153,27 +154,7 @@ RESIZE_ROUNDS_FAILED: Final = MAKE.counter(
     "resize_rounds_failed", "Rounds of resizes that could not be stored, or failed by a fault of the controller."
 )
 
-# The autoscaler; of a controller that does not lead all are 0
-
-SCALING_TOPICS_WATCHED: Final = MAKE.gauge(
-    "scaling_topics_watched", "Topics with a policy that the autoscaler looks at in each round."
-)
-SCALING_TOPICS_LEFT_OUT: Final = MAKE.gauge(
-    "scaling_topics_left_out", "Topics with a policy that are not looked at, because there are too many."
-)
-SCALING_VERDICTS: Final = MAKE.gauge(
-    "scaling_verdicts",
-    "Watched topics by what became of their last verdict: kept, proposed, resized, refused.",
-    "verdict",
-)
-SCALING_ROUNDS_FAILED: Final = MAKE.counter(
-    "scaling_rounds_failed", "Rounds of the autoscaler, or looks at a topic, that failed by a fault of the controller."
-)
-SCALING_ROUND_SECONDS: Final = MAKE.histogram(
-    "scaling_round_seconds", "Duration of a round of the autoscaler, without the waits that spread it."
-)
-
-_FOLLOWERS: Final = declared_in(*map(vars, (callback_events, slice_events, probe_events)))
+_BESIDE: Final = declared_in(*map(vars, (autoscaler_events, callback_events, slice_events, probe_events)))
 
 # Results of the Spark analyses
 

@@ -14,7 +14,6 @@ from controller.observability.counters import SetCounters
 from controller.observability.log_events import DECLARED
 from controller.scaling.resize.operation import FINISHED, ResizeOperation, ResizePhase
 from controller.scaling.rules.overdue import is_overdue, writes_paused_since
-from controller.scaling.watching.topic_decisions import SHOWN_OUTCOMES
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import SetHealth, health_of
 from remoting.clock import Clock
@@ -90,7 +89,6 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.RESIZES_REOPENED, single(counters.scaling.resizes_reopened)
         yield catalogue.RESIZE_CONFLICTS, single(counters.scaling.resize_conflicts)
         yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.scaling.resize_rounds_failed)
-        yield from _autoscaling(counters)
         for family, tally in _tallies(counters):
             yield family, tally.counts()
         yield from self._measured()
@@ -192,14 +190,6 @@ def _combine(family: MetricFamily) -> Callable[[float, float], float]:
     return min if family is catalogue.BROKER_LAST_HEARTBEAT else add
 
 
-def _autoscaling(counters: SetCounters) -> Iterator[tuple[MetricFamily, Values]]:
-    yield catalogue.SCALING_TOPICS_WATCHED, single(counters.scaling.topics_watched)
-    yield catalogue.SCALING_TOPICS_LEFT_OUT, single(counters.scaling.topics_left_out)
-    verdicts = counters.scaling.verdicts
-    yield catalogue.SCALING_VERDICTS, {(each,): verdicts.get(each, 0) for each in SHOWN_OUTCOMES}
-    yield catalogue.SCALING_ROUNDS_FAILED, single(counters.scaling.rounds_failed)
-
-
 def _suspects(control: BrokerRequests) -> int:
     """Return how many brokers are being probed; a broker that belongs to no set is not."""
     sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detector.suspects)
@@ -228,6 +218,5 @@ def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, Histog
         (catalogue.ELECTION_DURATION, counters.election_durations),
         (catalogue.FAILOVER_PHASES, counters.failover_phases),
         (catalogue.STORE_TXN_DURATION, counters.store_durations),
-        (catalogue.SCALING_ROUND_SECONDS, counters.scaling.rounds),
         (catalogue.RESIZE_DURATION, counters.scaling.resize_durations),
     )

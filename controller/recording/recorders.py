@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, Self
 
-from controller.recording.decision_recorder import DecisionRecorder
 from controller.recording.resize_recorder import ResizeRecorder
 from controller.recording.role_recorder import RoleRecorder
 from controller.recording.set_recorder import SetRecorder
@@ -15,7 +14,6 @@ class ControllerRecorders(NamedTuple):
     sets: SetRecorder | None = None
     roles: RoleRecorder | None = None
     resizes: ResizeRecorder | None = None
-    decisions: DecisionRecorder | None = None
 
     @classmethod
     def of(cls, recording: Recording | None) -> Self:
@@ -23,4 +21,4 @@ class ControllerRecorders(NamedTuple):
         if recording is None:
             return cls()
         recorder = recording.recorder
-        return cls(SetRecorder(recorder), RoleRecorder(recorder), ResizeRecorder(recorder), DecisionRecorder(recorder))
+        return cls(SetRecorder(recorder), RoleRecorder(recorder), ResizeRecorder(recorder))

@@ -165,6 +165,17 @@ class Counted(Event, frozen=True, kw_only=True):
         return (self.count,)
 
 
+class Observed(Event, frozen=True, kw_only=True):
+    """Something of which only its duration counts."""
+
+    level = None
+    observation: Observation
+
+    def observed(self) -> tuple[Observation]:
+        """Return it."""
+        return (self.observation,)
+
+
 Emit = Callable[[Event], None]
 Metric = Counter | Timer | Gauge
 
@@ -190,11 +201,11 @@ class Declared(NamedTuple):
 
 
 def declared_in(*modules: Mapping[str, object]) -> Declared:
-    """Return the events and metrics that modules (their `vars`) define, and `Counted`; imported ones count once.
+    """Return the events and metrics that modules (their `vars`) define, and the general ones; imported ones count once.
 
     An event whose name begins with an underscore has only what others share.
     """
-    every = (*modules, {"Counted": Counted})
+    every = (*modules, {"Counted": Counted, "Observed": Observed})
     values = list({id(value): value for module in every for value in module.values()}.values())
     events = (value for value in values if isinstance(value, type) and issubclass(value, Event) and value is not Event)
     return Declared(

@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from controller.config import CONTROLLER
 from controller.observability import (
-    autoscaler_log_events,
     log_events,
     metric_catalogue,
     role_log_events,
@@ -33,7 +32,6 @@ CONSTANTS = {
     for catalogue in (
         server_events,
         log_events,
-        autoscaler_log_events,
         role_log_events,
         switchover_log_events,
     )

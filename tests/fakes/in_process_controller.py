@@ -28,7 +28,6 @@ from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.http.switchover_views import PlannedChanges
 from controller.http.views import ControllerViews, ShownSets
-from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
 from controller.observability.log_events import DECLARED
@@ -205,6 +204,7 @@ class InProcessController(SimulatedBrokers):
                 measures=(
                     lambda: self.callbacks.measures() if self.callbacks is not None else (),
                     lambda: self.probe_measures,
+                    lambda: self.autoscaler.measures() if self.group.is_leader else (),
                 ),
             )
         )
@@ -272,7 +272,6 @@ class InProcessController(SimulatedBrokers):
 
     def new_autoscaler(self, policy_file=""):
         """Return an autoscaler that looks when a test lets it."""
-        self.scaling_log = AutoscalerEventLog(self.logs, self.counters)
         runtime = AutoscalerRuntime(
             scaling=self.scaling,
             requests=TopicRequests.over(
@@ -282,13 +281,13 @@ class InProcessController(SimulatedBrokers):
                 StoredMasters(self.store),
                 self.scaling.group_kinds,
             ),
-            observer=self.scaling_log,
+            emit=self.telemetry.emit,
             clock=self.clock,
             options=lambda: AutoscalerOptions.of(self.settings.config),
             outlook=lambda _: AnalysisOutlook(),
             start=self._start,
         )
-        return Autoscaler(runtime, PolicySource(str(policy_file), self.scaling.documents, self.scaling_log))
+        return Autoscaler(runtime, PolicySource(str(policy_file), self.scaling.documents, self.telemetry.emit))
 
     def new_planned(self):
         """Return switchovers and rolling restarts; brokers answer by `log_ends`, `all_ack` and `boots`."""
