@@ -24,7 +24,6 @@ from controller.http.views import ControllerViews, ShownSets
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.log_events import DECLARED
-from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
 from controller.observability.role_event_log import RoleEventLog
 from controller.observability.switchover_event_log import SwitchoverEventLog
@@ -60,7 +59,6 @@ from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
 from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
-from serving.telemetry.events import Emit
 from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
 from store.store import SetStore, StoreBackend, StoreError, StoreObserver
@@ -110,8 +108,8 @@ class Controller:
         self._probe_client = self._process.make_client(peers) if config.role_probe_topic else None
         self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
         # Queues, and changes that operators plan.
-        self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, recorders.resizes))
-        self._autoscaler = self._make_autoscaler(self._telemetry.emit)
+        self._scaling = self._make_scaling()
+        self._autoscaler = self._make_autoscaler()
         self._planned = self._make_planned(SwitchoverEventLog(self._logs, self._counters))
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
@@ -154,7 +152,7 @@ class Controller:
     def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
         return make_endpoint_slices(self._core, config, os.environ, self._telemetry.emit)
 
-    def _make_scaling(self, listener: ResizeEventLog) -> QueueScaling:
+    def _make_scaling(self) -> QueueScaling:
         return QueueScaling(
             ScalingRuntime(
                 group=self._core.group,
@@ -163,12 +161,12 @@ class Controller:
                 client=self._client,
                 clock=self._clock,
                 options=lambda: ScalingOptions.of(self._settings.config),
-                listener=listener,
+                emit=self._telemetry.emit,
                 start=self._core.begin,
             )
         )
 
-    def _make_autoscaler(self, emit: Emit) -> Autoscaler:
+    def _make_autoscaler(self) -> Autoscaler:
         def options() -> AutoscalerOptions:
             return AutoscalerOptions.of(self._settings.config)
 
@@ -181,14 +179,14 @@ class Controller:
                 StoredMasters(self._core.store),
                 self._scaling.group_kinds,
             ),
-            emit=emit,
+            emit=self._telemetry.emit,
             clock=self._clock,
             options=options,
             outlook=self._outlook,
             start=self._core.begin,
         )
         path = self._settings.config.scaling_policy_file
-        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, emit))
+        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, self._telemetry.emit))
 
     def _make_planned(self, observer: SwitchoverEventLog) -> PlannedChanges:
         queries = SwitchoverQueries(self._client)
@@ -310,7 +308,7 @@ class Controller:
         from controller.http.endpoints import ENDPOINTS  # noqa: PLC0415
         from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
 
-        parts = (self._autoscaler, self._callbacks, self._slices, self._probe)
+        parts = (self._scaling, self._autoscaler, self._callbacks, self._slices, self._probe)
         sources = ControllerMetricSources(
             statistics=self._server.statistics,
             counters=self._counters,
@@ -319,7 +317,6 @@ class Controller:
             recorder=self._recorder,
             task_failures=self._tasks.failures,
             control=self._core.control,
-            resizes=self._scaling.under_way,
             rolling_restarts=lambda: len(self._planned.restarts.under_way()),
             telemetry=self._telemetry,
             measures=[part.measures for part in parts if part is not None],

@@ -6,7 +6,6 @@ from controller.decisions.election import ElectionResult
 from controller.failover.election_log import PHASE_S
 from controller.failure_detection.suspicion import PROOFS, ProbeOutcome, SuspicionReason
 from controller.roles.verdict import RoleVerdict
-from controller.scaling.resize.operation import FINISHED, ResizeKind
 from controller.switchover.rolling_restart import RESTART_ENDED
 from controller.switchover.switchover import ENDED
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, Living, everything
@@ -17,28 +16,8 @@ RESULTS: Final = tuple(result.value for result in ElectionResult)
 #: How a failover ended that brought a new master; otherwise it is the result of its election.
 FAILED_OVER: Final = "failed_over"
 NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
-#: Upper bounds in seconds for resizes: a grow takes minutes, a shrink with late messages days.
-RESIZE_S: Final = (60, 180, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400, 345_600)
 #: Answers to role checks that are no verdict on a broker: whether this controller leads, and to what is no check.
 CHECKS_ELSE: Final = ("leads", "follows", "invalid")
-#: What becomes of the change of a broker.
-ACTED: Final = ("done", "failed")
-
-
-class ScalingCounters:
-    """What a controller counts of resizes."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        #: How resizes ended.
-        self.resizes_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in FINISHED))
-        #: Seconds by kind, from the request to the end.
-        self.resize_durations = HistogramTable(RESIZE_S, known=[(kind.value,) for kind in ResizeKind])
-        self.resize_actions = CounterTable(known=[(result,) for result in ACTED])
-        #: How often dropped queues were opened again.
-        self.resizes_reopened = 0
-        self.resize_conflicts = 0
-        self.resize_rounds_failed = 0
 
 
 class SetCounters(ServerCounters):
@@ -76,7 +55,6 @@ class SetCounters(ServerCounters):
         #: The longest time that one held clients.
         self.switchover_longest_hold_ms = 0
         self.rolling_restarts_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in RESTART_ENDED))
-        self.scaling = ScalingCounters()
 
     def know(self, cluster: str) -> None:
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""

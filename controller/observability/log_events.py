@@ -13,6 +13,7 @@ from controller.endpoint_slices import events as slice_events
 from controller.observability.role_log_events import ROLES
 from controller.observability.switchover_log_events import SWITCHOVERS
 from controller.role_probe import events as probe_events
+from controller.scaling.execution import events as resize_events
 from controller.scaling.watching import events as autoscaler_events
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
@@ -259,97 +260,11 @@ ROLE_NOTIFICATION_FAILED: Final = LogEvent(
     "within 5 s.",
 )
 
-#: All of the above and those of any server, in the order of the page.
-# Queue scaling
-
-_RESIZE: Final = ("resize", "topic", "kind")
-_PHASE: Final = (*_RESIZE, "from_phase", "to_phase", "lasted_ms", "evidence", "problem")
-_ENDED: Final = (*_PHASE, "duration_ms", "reopened")
-_SECTION: Final = 'controller/OPERATIONS.md, section "Queue scaling"'
-
-RESIZE_CREATED: Final = LogEvent(
-    name="resize_created",
-    level=Level.INFO,
-    keys=(*_RESIZE, "broker_sets", "queues", "requested_by", "reason"),
-    meaning="The resize of a topic was stored: `queues` read and write queues on each of its broker sets. It begins "
-    "with a check; if scalingOperationsMax others run, it waits for one of them to end.",
-)
-RESIZE_PHASE_ENTERED: Final = LogEvent(
-    name="resize_phase_entered",
-    level=Level.INFO,
-    keys=_PHASE,
-    meaning="A resize is in another phase, after `lasted_ms` in the one before; `evidence` is why that one ended. "
-    "With ROLLBACK, or WRITE_DOWN of a grow, it is being undone, and `problem` says why.",
-)
-RESIZE_BLOCKED: Final = LogEvent(
-    name="resize_blocked",
-    level=Level.WARNING,
-    keys=_PHASE,
-    meaning="A resize waits for an operator: a group is offline or does not consume what is left, or producers still "
-    "send to dropped queues. Nothing is lost meanwhile, and it goes on by itself once the reason ends.",
-    advice=f"End the reason that `problem` names, waive the group, or abort the resize: see {_SECTION}.",
-)
-RESIZE_CONFLICTED: Final = LogEvent(
-    name="resize_conflicted",
-    level=Level.ERROR,
-    keys=_PHASE,
-    meaning="A broker shows queue numbers that this resize has not set: somebody else has changed them. It changes "
-    "nothing more until an operator decides.",
-    advice="Find out who changes queue numbers. Give the broker the numbers that `problem` names, then resume; or "
-    f"abort: all numbers stay as they are, and an ordered topic gets its writes back. See {_SECTION}.",
-)
-RESIZE_REOPENED: Final = LogEvent(
-    name="resize_reopened",
-    level=Level.WARNING,
-    keys=_PHASE,
-    meaning="Dropped queues become readable again: a message came late, a master was replaced, or not everybody "
-    "showed the new numbers. Groups consume what is there, then the queues are closed once more.",
-    advice="None if it happens once. If again and again: find the producer that keeps an old route, or wait for "
-    "delayed messages instead of accepting them.",
-)
-RESIZE_FINISHED: Final = LogEvent(
-    name="resize_finished",
-    level=Level.INFO,
-    keys=_ENDED,
-    meaning="A resize has ended; every broker has the wanted queue numbers.",
-)
-RESIZE_ABORTED: Final = LogEvent(
-    name="resize_aborted",
-    level=Level.WARNING,
-    keys=_ENDED,
-    meaning="A resize has ended without its target, for the reason in `problem`. Every broker has its former queue "
-    "numbers, unless it was aborted in a conflict: then they are as they were found. An ordered topic has its writes "
-    "and its orderTopicConf back as far as nobody else has changed them; `evidence` names what differs.",
-    advice="End the reason, then start it again.",
-)
-RESIZE_REJECTED: Final = LogEvent(
-    name="resize_rejected",
-    level=Level.WARNING,
-    keys=_ENDED,
-    meaning="A resize was refused by the check before its start; nothing was changed.",
-    advice="Do what `problem` says, then start it again.",
-)
-RESIZE_ACTIONS_FAILED: Final = LogEvent(
-    name="resize_actions_failed",
-    level=Level.WARNING,
-    keys=(*_RESIZE, "phase", "failed", "failures"),
-    meaning="Changes of brokers or NameServers did not succeed. The next round observes them anew and tries again.",
-    advice="If it goes on: check the named brokers, the network to them, and, with ACL, the permissions of the "
-    "controller's user.",
-)
-RESIZE_ROUND_FAILED: Final = LogEvent(
-    name="resize_round_failed",
-    level=Level.ERROR,
-    keys=(*_RESIZE, "phase", "error", "exception"),
-    meaning="A round of a resize could not be stored, or failed by a fault of the controller. It is tried again after "
-    "5 s.",
-    advice='Check the store: see controller/OPERATIONS.md, section "etcd". With an exception: report it.',
-)
-
 #: Modules with events, counters, timers or gauges, in the order of the page.
-MODULES: Final = (autoscaler_events, callback_events, probe_events, slice_events)
+MODULES: Final = (resize_events, autoscaler_events, callback_events, probe_events, slice_events)
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 
+#: All of the above and those of any server, in the order of the page.
 EVENTS: Final = (
     *server_events.LIFE,
     *server_events.MEANS,
@@ -382,18 +297,9 @@ EVENTS: Final = (
     ROLE_NOTIFICATION_RESENT,
     ROLE_NOTIFICATION_FAILED,
     *SWITCHOVERS,
-    RESIZE_CREATED,
-    RESIZE_PHASE_ENTERED,
-    RESIZE_BLOCKED,
-    RESIZE_CONFLICTED,
-    RESIZE_REOPENED,
-    RESIZE_FINISHED,
-    RESIZE_ABORTED,
-    RESIZE_REJECTED,
-    RESIZE_ACTIONS_FAILED,
-    RESIZE_ROUND_FAILED,
+    *declared_in(vars(resize_events)).log_events(),
     *ROLES,
-    *DECLARED.log_events(),
+    *declared_in(*map(vars, MODULES[1:])).log_events(),
     *server_events.SETTINGS,
     *server_events.TRAFFIC,
 )

@@ -13,6 +13,7 @@ from controller.callbacks import events as callback_events
 from controller.config import CONTROLLER
 from controller.endpoint_slices import events as slice_events
 from controller.role_probe import events as probe_events
+from controller.scaling.execution import events as resize_events
 from controller.scaling.watching import events as autoscaler_events
 from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 from serving.telemetry.events import Declared, declared_in
@@ -119,42 +120,9 @@ ROLLING_RESTARTS_ENDED: Final = MAKE.counter(
     "rolling_restarts_ended", "Rolling restarts of sets that have ended, by outcome.", "outcome"
 )
 
-# Queue scaling. Topics are in the log and at /v1/scaling/operations. What is under way only of the leader
-
-RESIZES: Final = MAKE.gauge("resizes", "Resizes of topics under way, by phase.", "phase")
-RESIZE_PHASE_SINCE: Final = MAKE.gauge(
-    "resize_phase_since_timestamp_seconds",
-    "Since when the resize that is longest in a phase is there; 0 if none is.",
-    "phase",
+_BESIDE: Final = declared_in(
+    *map(vars, (resize_events, autoscaler_events, callback_events, slice_events, probe_events))
 )
-RESIZES_OVERDUE: Final = MAKE.gauge(
-    "resizes_overdue",
-    "Resizes whose phase lasts 10 minutes longer than its waits, or that lacked answers for 10 minutes in it.",
-)
-RESIZE_WRITES_PAUSED_SINCE: Final = MAKE.gauge(
-    "resize_writes_paused_since_timestamp_seconds",
-    "Since when the ordered topic that is longest without writes has none because of its resize; 0 if none is.",
-)
-RESIZES_ENDED: Final = MAKE.counter("resizes_ended", "Resizes that have ended, by result.", "result")
-RESIZE_DURATION: Final = MAKE.histogram(
-    "resize_duration_seconds", "From the request for a resize to its end, whatever that was.", "kind"
-)
-RESIZES_REOPENED: Final = MAKE.counter(
-    "resizes_reopened", "Times that dropped queues became readable again: late messages, replaced masters."
-)
-RESIZE_CONFLICTS: Final = MAKE.counter(
-    "resize_conflicts", "Resizes that stopped because somebody else had changed queue numbers."
-)
-RESIZE_ACTIONS: Final = MAKE.counter(
-    "resize_actions",
-    "Changes of brokers and NameServers, by result; of a round in which some failed only those are counted.",
-    "result",
-)
-RESIZE_ROUNDS_FAILED: Final = MAKE.counter(
-    "resize_rounds_failed", "Rounds of resizes that could not be stored, or failed by a fault of the controller."
-)
-
-_BESIDE: Final = declared_in(*map(vars, (autoscaler_events, callback_events, slice_events, probe_events)))
 
 # Results of the Spark analyses
 

@@ -1,6 +1,5 @@
 """The metrics of a controller as Prometheus scrapes them: read from sets, brokers and counts at that moment."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import add
@@ -12,8 +11,6 @@ from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
 from controller.observability.counters import SetCounters
 from controller.observability.log_events import DECLARED
-from controller.scaling.resize.operation import FINISHED, ResizeOperation, ResizePhase
-from controller.scaling.rules.overdue import is_overdue, writes_paused_since
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import SetHealth, health_of
 from remoting.clock import Clock
@@ -26,15 +23,6 @@ from serving.telemetry.telemetry import Telemetry
 #: So many sets are read at a time.
 _SETS_AT_ONCE: Final = 50
 
-_OF_RESIZES: Final = (
-    catalogue.RESIZES,
-    catalogue.RESIZE_PHASE_SINCE,
-    catalogue.RESIZES_OVERDUE,
-    catalogue.RESIZE_WRITES_PAUSED_SINCE,
-)
-#: Phases of resizes under way, as labels.
-_UNDER_WAY: Final = tuple((phase.value,) for phase in ResizePhase if phase not in FINISHED)
-
 
 class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
@@ -46,8 +34,6 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     results: Callable[[], Iterable[Sample]] = tuple
     #: How many rolling restarts are under way.
     rolling_restarts: Callable[[], int] = int
-    #: Resizes under way.
-    resizes: Callable[[], Iterable[ResizeOperation]] = tuple
     telemetry: Telemetry
     #: What each part yields of its gauges.
     measures: Sequence[Callable[[], Iterable[Measure]]] = ()
@@ -83,12 +69,8 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.MASTERS_WAITS, single(control.store.changes.waits)
         yield from self._sets()
         yield from self._results()
-        yield from self._resizes()
         yield catalogue.SWITCHOVER_LONGEST_HOLD, single(counters.switchover_longest_hold_ms / 1000)
         yield catalogue.ROLLING_RESTARTS, single(self._sources.rolling_restarts())
-        yield catalogue.RESIZES_REOPENED, single(counters.scaling.resizes_reopened)
-        yield catalogue.RESIZE_CONFLICTS, single(counters.scaling.resize_conflicts)
-        yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.scaling.resize_rounds_failed)
         for family, tally in _tallies(counters):
             yield family, tally.counts()
         yield from self._measured()
@@ -118,8 +100,9 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
             for gauge, value, labels in measures():
                 gauges[gauge].add(labels, value)
         for gauge, found in gauges.items():
-            known = gauge.known if gauge.labels else ((),)
-            yield gauge.family(catalogue.MAKE), dict.fromkeys(known, 0.0) | found.values
+            known: tuple[Labels, ...] = () if gauge.labels else ((),)
+            zeros = dict.fromkeys(known if gauge.known is None else gauge.known, 0.0)
+            yield gauge.family(catalogue.MAKE), zeros | found.values
 
     def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield what analyses have published; sets beyond the limit share the highest."""
@@ -128,25 +111,6 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         for sample in self._sources.results():
             found[sample.family].add(sample.labels, sample.value)
         yield from ((family, admitted.values) for family, admitted in found.items())
-
-    def _resizes(self) -> Iterator[tuple[MetricFamily, Values]]:
-        """Yield what is under way; a follower has only what it knew when it led last."""
-        if not self._sources.control.group.is_leader:
-            yield from ((family, {}) for family in _OF_RESIZES)
-            return
-        unix_ms = self._sources.clock.unix_ms()
-        present = list(self._sources.resizes())
-        counts: dict[Labels, float] = dict.fromkeys(_UNDER_WAY, 0)
-        since: dict[Labels, float] = dict.fromkeys(_UNDER_WAY, 0)
-        for each in present:
-            labels = (each.phase.value,)
-            counts[labels] = counts.get(labels, 0) + 1
-            since[labels] = min(since.get(labels) or math.inf, each.phase_since_unix_ms / 1000)
-        paused = [began for each in present if (began := writes_paused_since(each)) is not None]
-        yield catalogue.RESIZES, counts
-        yield catalogue.RESIZE_PHASE_SINCE, since
-        yield catalogue.RESIZES_OVERDUE, single(sum(is_overdue(each, unix_ms) for each in present))
-        yield catalogue.RESIZE_WRITES_PAUSED_SINCE, single(min(paused, default=0) / 1000)
 
     def _sets(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         families = [family for family in self._guards if family not in catalogue.PER_SET_RESULTS]
@@ -208,8 +172,6 @@ def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], 
         (catalogue.STORE_TXN, counters.store_calls),
         (catalogue.SWITCHOVERS, counters.switchovers),
         (catalogue.ROLLING_RESTARTS_ENDED, counters.rolling_restarts_ended),
-        (catalogue.RESIZES_ENDED, counters.scaling.resizes_ended),
-        (catalogue.RESIZE_ACTIONS, counters.scaling.resize_actions),
     )
 
 
@@ -218,5 +180,4 @@ def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, Histog
         (catalogue.ELECTION_DURATION, counters.election_durations),
         (catalogue.FAILOVER_PHASES, counters.failover_phases),
         (catalogue.STORE_TXN_DURATION, counters.store_durations),
-        (catalogue.RESIZE_DURATION, counters.scaling.resize_durations),
     )

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, Self
 
-from controller.recording.resize_recorder import ResizeRecorder
 from controller.recording.role_recorder import RoleRecorder
 from controller.recording.set_recorder import SetRecorder
 from serving.process.recording import Recording
@@ -13,7 +12,6 @@ class ControllerRecorders(NamedTuple):
 
     sets: SetRecorder | None = None
     roles: RoleRecorder | None = None
-    resizes: ResizeRecorder | None = None
 
     @classmethod
     def of(cls, recording: Recording | None) -> Self:
@@ -21,4 +19,4 @@ class ControllerRecorders(NamedTuple):
         if recording is None:
             return cls()
         recorder = recording.recorder
-        return cls(SetRecorder(recorder), RoleRecorder(recorder), ResizeRecorder(recorder))
+        return cls(SetRecorder(recorder), RoleRecorder(recorder))

@@ -72,8 +72,8 @@ class Gauge(msgspec.Struct, frozen=True):
     name: str
     meaning: str
     labels: tuple[str, ...] = ()
-    #: Label sets that are 0 where nobody yields them.
-    known: tuple[Labels, ...] = ()
+    #: Label sets that are 0 where nobody yields them; None: the only one of a gauge without labels.
+    known: tuple[Labels, ...] | None = None
     #: As of a counter; what is beyond the limit is combined.
     peer_labels: int = 0
     label_sets_max: int = 1

@@ -32,7 +32,6 @@ from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
 from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
-from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.switchover_event_log import SwitchoverEventLog
 from controller.roles.broker_roles import BrokerRoles
 from controller.roles.changes import RoleChanges
@@ -40,6 +39,7 @@ from controller.roles.checkers import RoleCheckers
 from controller.roles.holds import RoleHolds
 from controller.roles.serving import ServingConfirmations
 from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.execution.events import resize_measures
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.watching.policy_source import PolicySource
@@ -199,12 +199,12 @@ class InProcessController(SimulatedBrokers):
                 control=self.control,
                 clock=self.clock,
                 results=lambda: self.results,
-                resizes=lambda: self.resizes,
                 telemetry=self.telemetry,
                 measures=(
                     lambda: self.callbacks.measures() if self.callbacks is not None else (),
                     lambda: self.probe_measures,
                     lambda: self.autoscaler.measures() if self.group.is_leader else (),
+                    lambda: resize_measures(self.resizes, self.clock.unix_ms()) if self.group.is_leader else (),
                 ),
             )
         )
@@ -257,7 +257,7 @@ class InProcessController(SimulatedBrokers):
                 client=self.client,
                 clock=self.clock,
                 options=lambda: ScalingOptions.of(self.settings.config),
-                listener=ResizeEventLog(self.logs, self.counters),
+                emit=self.telemetry.emit,
                 start=self._start,
             )
         )
