@@ -26,7 +26,6 @@ from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.log_events import DECLARED
 from controller.observability.results_reader import ResultsReader
 from controller.observability.role_event_log import RoleEventLog
-from controller.observability.switchover_event_log import SwitchoverEventLog
 from controller.recording.recorders import ControllerRecorders
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
@@ -110,7 +109,7 @@ class Controller:
         # Queues, and changes that operators plan.
         self._scaling = self._make_scaling()
         self._autoscaler = self._make_autoscaler()
-        self._planned = self._make_planned(SwitchoverEventLog(self._logs, self._counters))
+        self._planned = self._make_planned()
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
@@ -188,7 +187,7 @@ class Controller:
         path = self._settings.config.scaling_policy_file
         return Autoscaler(runtime, PolicySource(path, self._scaling.documents, self._telemetry.emit))
 
-    def _make_planned(self, observer: SwitchoverEventLog) -> PlannedChanges:
+    def _make_planned(self) -> PlannedChanges:
         queries = SwitchoverQueries(self._client)
         parts = SwitchoverParts(
             control=self._core.control,
@@ -198,7 +197,7 @@ class Controller:
             # Elections share the answers to queries of a set: those of an election are its own.
             query_log_ends=LogEndQueries(self._client).query,
             clock=self._clock,
-            observer=observer,
+            emit=self._telemetry.emit,
         )
         switchovers = Switchovers(parts, queries.all_ack, self._core.begin)
         restarts = RestartParts(
@@ -208,7 +207,7 @@ class Controller:
             check_leads=self._scaling.check_leads,
             query_boot=queries.boot_unix_ms,
             clock=self._clock,
-            observer=observer,
+            emit=self._telemetry.emit,
             start=self._core.begin,
         )
         return PlannedChanges(self._autoscaler, switchovers, RollingRestarts(restarts))
@@ -308,7 +307,8 @@ class Controller:
         from controller.http.endpoints import ENDPOINTS  # noqa: PLC0415
         from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
 
-        parts = (self._scaling, self._autoscaler, self._callbacks, self._slices, self._probe)
+        planned = (self._planned.switchovers, self._planned.restarts)
+        parts = (*planned, self._scaling, self._autoscaler, self._callbacks, self._slices, self._probe)
         sources = ControllerMetricSources(
             statistics=self._server.statistics,
             counters=self._counters,
@@ -317,7 +317,6 @@ class Controller:
             recorder=self._recorder,
             task_failures=self._tasks.failures,
             control=self._core.control,
-            rolling_restarts=lambda: len(self._planned.restarts.under_way()),
             telemetry=self._telemetry,
             measures=[part.measures for part in parts if part is not None],
             clock=self._clock,

@@ -6,8 +6,6 @@ from controller.decisions.election import ElectionResult
 from controller.failover.election_log import PHASE_S
 from controller.failure_detection.suspicion import PROOFS, ProbeOutcome, SuspicionReason
 from controller.roles.verdict import RoleVerdict
-from controller.switchover.rolling_restart import RESTART_ENDED
-from controller.switchover.switchover import ENDED
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, Living, everything
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
@@ -50,11 +48,6 @@ class SetCounters(ServerCounters):
         #: Kind and result of each call to the store.
         self.store_calls = CounterTable()
         self.store_durations = HistogramTable(LATENCY_S)
-        #: How switchovers ended; `refused` were not begun.
-        self.switchovers = CounterTable(known=[("refused",), *sorted((phase.value.lower(),) for phase in ENDED)])
-        #: The longest time that one held clients.
-        self.switchover_longest_hold_ms = 0
-        self.rolling_restarts_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in RESTART_ENDED))
 
     def know(self, cluster: str) -> None:
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""

@@ -11,10 +11,10 @@ from controller.callbacks import events as callback_events
 from controller.config import CONTROLLER
 from controller.endpoint_slices import events as slice_events
 from controller.observability.role_log_events import ROLES
-from controller.observability.switchover_log_events import SWITCHOVERS
 from controller.role_probe import events as probe_events
 from controller.scaling.execution import events as resize_events
 from controller.scaling.watching import events as autoscaler_events
+from controller.switchover import events as switchover_events
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
 from serving.telemetry.events import Declared, declared_in
@@ -261,7 +261,7 @@ ROLE_NOTIFICATION_FAILED: Final = LogEvent(
 )
 
 #: Modules with events, counters, timers or gauges, in the order of the page.
-MODULES: Final = (resize_events, autoscaler_events, callback_events, probe_events, slice_events)
+MODULES: Final = (switchover_events, resize_events, autoscaler_events, callback_events, probe_events, slice_events)
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 
 #: All of the above and those of any server, in the order of the page.
@@ -296,10 +296,9 @@ EVENTS: Final = (
     MASTER_EPOCH_DISPUTED,
     ROLE_NOTIFICATION_RESENT,
     ROLE_NOTIFICATION_FAILED,
-    *SWITCHOVERS,
-    *declared_in(vars(resize_events)).log_events(),
+    *declared_in(*map(vars, MODULES[:2])).log_events(),
     *ROLES,
-    *declared_in(*map(vars, MODULES[1:])).log_events(),
+    *declared_in(*map(vars, MODULES[2:])).log_events(),
     *server_events.SETTINGS,
     *server_events.TRAFFIC,
 )

@@ -15,6 +15,7 @@ from controller.endpoint_slices import events as slice_events
 from controller.role_probe import events as probe_events
 from controller.scaling.execution import events as resize_events
 from controller.scaling.watching import events as autoscaler_events
+from controller.switchover import events as switchover_events
 from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 from serving.telemetry.events import Declared, declared_in
 
@@ -107,21 +108,8 @@ ROLE_CHECKS: Final = MAKE.counter(
 
 MASTERS_WAITS: Final = MAKE.gauge("masters_waits", "Requests at /v1/masters that wait for a change.")
 
-# Planned changes of the master. Those under way are at /v1/switchovers
-
-SWITCHOVERS: Final = MAKE.counter(
-    "switchovers", "Planned switchovers that have ended, by outcome; `refused` were not begun.", "outcome"
-)
-SWITCHOVER_LONGEST_HOLD: Final = MAKE.gauge(
-    "switchover_longest_hold_seconds", "Longest time that a switchover held clients since the start."
-)
-ROLLING_RESTARTS: Final = MAKE.gauge("rolling_restarts", "Rolling restarts of sets under way; only of the leader.")
-ROLLING_RESTARTS_ENDED: Final = MAKE.counter(
-    "rolling_restarts_ended", "Rolling restarts of sets that have ended, by outcome.", "outcome"
-)
-
 _BESIDE: Final = declared_in(
-    *map(vars, (resize_events, autoscaler_events, callback_events, slice_events, probe_events))
+    *map(vars, (switchover_events, resize_events, autoscaler_events, callback_events, slice_events, probe_events))
 )
 
 # Results of the Spark analyses

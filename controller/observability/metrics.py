@@ -32,8 +32,6 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     clock: Clock
     #: What the Spark analyses have published last.
     results: Callable[[], Iterable[Sample]] = tuple
-    #: How many rolling restarts are under way.
-    rolling_restarts: Callable[[], int] = int
     telemetry: Telemetry
     #: What each part yields of its gauges.
     measures: Sequence[Callable[[], Iterable[Measure]]] = ()
@@ -69,8 +67,6 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.MASTERS_WAITS, single(control.store.changes.waits)
         yield from self._sets()
         yield from self._results()
-        yield catalogue.SWITCHOVER_LONGEST_HOLD, single(counters.switchover_longest_hold_ms / 1000)
-        yield catalogue.ROLLING_RESTARTS, single(self._sources.rolling_restarts())
         for family, tally in _tallies(counters):
             yield family, tally.counts()
         yield from self._measured()
@@ -170,8 +166,6 @@ def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], 
         (catalogue.BROKERS_FAILED, counters.brokers_failed),
         (catalogue.LOGS_SHRUNK, counters.logs_shrunk),
         (catalogue.STORE_TXN, counters.store_calls),
-        (catalogue.SWITCHOVERS, counters.switchovers),
-        (catalogue.ROLLING_RESTARTS_ENDED, counters.rolling_restarts_ended),
     )
 
 

@@ -16,7 +16,6 @@ from controller.observability import (
     log_events,
     metric_catalogue,
     role_log_events,
-    switchover_log_events,
 )
 from controller.observability.analytics_results import Sample
 from controller.observability.log_events import DECLARED, EVENTS
@@ -33,7 +32,6 @@ CONSTANTS = {
         server_events,
         log_events,
         role_log_events,
-        switchover_log_events,
     )
     for name, value in vars(catalogue).items()
     if isinstance(value, LogEvent)

@@ -32,7 +32,6 @@ from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
 from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
-from controller.observability.switchover_event_log import SwitchoverEventLog
 from controller.roles.broker_roles import BrokerRoles
 from controller.roles.changes import RoleChanges
 from controller.roles.checkers import RoleCheckers
@@ -291,7 +290,6 @@ class InProcessController(SimulatedBrokers):
 
     def new_planned(self):
         """Return switchovers and rolling restarts; brokers answer by `log_ends`, `all_ack` and `boots`."""
-        log = SwitchoverEventLog(self.logs, self.counters)
         parts = SwitchoverParts(
             control=self.control,
             holds=self.roles.holds,
@@ -299,7 +297,7 @@ class InProcessController(SimulatedBrokers):
             checkers=self.roles.checkers,
             query_log_ends=self._log_ends,
             clock=self.clock,
-            observer=log,
+            emit=self.telemetry.emit,
         )
         switchovers = Switchovers(parts, self._all_ack, self._start)
         restarts = RestartParts(
@@ -309,7 +307,7 @@ class InProcessController(SimulatedBrokers):
             check_leads=self.scaling.check_leads,
             query_boot=self._boot,
             clock=self.clock,
-            observer=log,
+            emit=self.telemetry.emit,
             start=self._start,
         )
         return PlannedChanges(self.autoscaler, switchovers, RollingRestarts(restarts))

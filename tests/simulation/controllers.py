@@ -10,6 +10,7 @@ from controller.app.controller_core import ControllerCore, Edge
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.roles.changes import RoleChanges
+from controller.switchover.events import RollingRestartEnded, RollingRestartPhaseEntered, SwitchoverPhaseEntered
 from controller.switchover.rolling_restart import RestartPhase
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
 from controller.switchover.runner import SwitchoverParts
@@ -121,7 +122,7 @@ class Controller:
             checkers=roles.checkers,
             query_log_ends=LogEndQueries(client).query,
             clock=self.process,
-            observer=watcher,
+            emit=watcher.tell,
         )
         self.switchovers = Switchovers(parts, queries.all_ack, engine.begin)
         self.documents, self.has_documents = DocumentStore(self.backend, [DocumentKind.ROLLING_RESTART]), False
@@ -133,7 +134,7 @@ class Controller:
                 check_leads=self.check_leads,
                 query_boot=queries.boot_unix_ms,
                 clock=self.process,
-                observer=watcher,
+                emit=watcher.tell,
                 start=engine.begin,
             )
         )
@@ -297,15 +298,15 @@ class Watcher:
         if not self.process.is_dead:
             self.world.note("%s leads no more", self.controller.me.id)
 
-    def switchover_entered(self, before, after):
-        self.world.note("%s: switchover to %s is in %s: %s", *self._planned(after))
-
-    def restart_entered(self, before, after):
-        if self.process.is_dead:
-            return
-        self.world.note("%s: rolling restart of %s is in %s: %s", *self._planned(after))
-        if after.phase is RestartPhase.RESTART:
-            self.world.set_of(after.broker_name).named_for_restart(after.broker_id)
+    def tell(self, event):
+        match event:
+            case SwitchoverPhaseEntered(switchover=after):
+                self.world.note("%s: switchover to %s is in %s: %s", *self._planned(after))
+            case RollingRestartPhaseEntered(restart=after) | RollingRestartEnded(restart=after):
+                if not self.process.is_dead:
+                    self.world.note("%s: rolling restart of %s is in %s: %s", *self._planned(after))
+                    if after.phase is RestartPhase.RESTART:
+                        self.world.set_of(after.broker_name).named_for_restart(after.broker_id)
 
     def _planned(self, after):
         who = getattr(after, "new_master", None) or after.broker_id
