@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from controller.callbacks.outcome import CallOutcome, CallResult
 from controller.callbacks.role_callback import RoleCallback
-from controller.failover.election_log import PHASE_S
+from controller.failover.events import PHASE_S
 from controller.roles.changes import RoleHolder
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, Timer

@@ -18,8 +18,6 @@ from controller.sets.broker_set import BrokerSet
 
 #: How many elections are kept.
 ELECTIONS_MAX: Final = 1_000
-#: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
-PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
 
 #: What the command that forces a master needs: no request allows it, unless it was opened.
 _WHILE_ALLOWED: Final = (

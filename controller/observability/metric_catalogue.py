@@ -1,116 +1,24 @@
 """Every metric of a controller: its name, type, labels and meaning.
 
-Metrics of any server are in `serving/metrics/families.py`. `docs/controller-metrics.md` is this catalogue as a page:
-`python -m controller.observability.metric_catalogue > docs/controller-metrics.md` writes it, and a test
-compares. `metrics.py` reads each.
+Metrics of any server are in `serving/metrics/families.py`, those of each part in its `events.py`.
+`docs/controller-metrics.md` is this catalogue as a page:
+`python -m controller.observability.metric_catalogue > docs/controller-metrics.md` writes it, and a test compares.
 """
 
 import sys
-from collections.abc import Iterable
 from typing import Final
 
-from controller.callbacks import events as callback_events
 from controller.config import CONTROLLER
-from controller.endpoint_slices import events as slice_events
-from controller.role_probe import events as probe_events
-from controller.scaling.execution import events as resize_events
-from controller.scaling.watching import events as autoscaler_events
-from controller.switchover import events as switchover_events
-from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
-from serving.telemetry.events import Declared, declared_in
+from controller.observability.log_events import MODULES
+from serving.metrics.families import FamilyMaker, ServerFamilies, metric_page
+from serving.telemetry.events import declared_in
 
 MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
-
 SERVER: Final = ServerFamilies(CONTROLLER)
 
-# The group and its store
-
-ROLE: Final = MAKE.gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader, as with the Java controller.")
-LEADER_CHANGES: Final = MAKE.counter("leader_changes", "Changes of the leading controller, seen from this one.")
-STORE_TXN: Final = MAKE.counter(
-    "store_txn", "Calls to the store, reads included, by operation and result.", "operation", "result"
-)
-STORE_TXN_DURATION: Final = MAKE.histogram("store_txn_duration_seconds", "Duration of calls to the store.", "operation")
-FAILURE_DETECTION_SUSPENSIONS: Final = MAKE.counter(
-    "failure_detection_suspensions",
-    "Process pauses and delays of the store, after which no broker was declared failed for a round of heartbeats.",
-)
-SILENT_HOSTS: Final = MAKE.gauge(
-    "silent_hosts",
-    "Hosts that fell silent together, if they are most; above 0 no master is replaced that may be alive.",
-)
-
-# Sets and brokers; only of the leader
-
-ACTIVE_BROKERS: Final = MAKE.gauge("active_brokers", "Living brokers of a set.", "cluster", "broker")
-BROKER_SETS: Final = MAKE.gauge("broker_sets", "Broker sets by state.", "cluster", "state")
-REPLICAS: Final = MAKE.gauge("replicas", "Brokers of a set, failed ones included.", "cluster", "broker")
-SYNC_STATE_SET_SIZE: Final = MAKE.gauge(
-    "sync_state_set_size", "Brokers in the SyncStateSet of a set.", "cluster", "broker"
-)
-MASTER_EPOCH: Final = MAKE.gauge("master_epoch", "Master epoch of a set.", "cluster", "broker")
-DISPUTED_EPOCHS: Final = MAKE.gauge(
-    "disputed_epochs", "Sets with brokers that claim a higher master epoch than the stored one without proof."
-)
-BROKER_LAST_HEARTBEAT: Final = MAKE.gauge(
-    "broker_last_heartbeat_timestamp_seconds",
-    "Time of the last heartbeat or request of a broker.",
-    "cluster",
-    "broker",
-    "broker_id",
-)
-# Brokers as this controller judges them. Each controller judges for itself: do not add the numbers of several
-
-SUSPECT_BROKERS: Final = MAKE.gauge("suspect_brokers", "Suspect brokers, which this controller is probing.")
-PROBES: Final = MAKE.counter(
-    "probes",
-    "Probes of brokers' ports by this controller, by outcome; a closed port, or another broker's, is `no_answer` too.",
-    "outcome",
-)
-BROKERS_FAILED: Final = MAKE.counter(
-    "brokers_failed",
-    "Brokers that this controller declared failed, by first evidence; each controller judges for itself.",
-    "cluster",
-    "reason",
-)
-
-# Elections
-
-ELECTIONS: Final = MAKE.counter("election", "Elections by result.", "cluster", "broker", "election_result")
-LOGS_SHRUNK: Final = MAKE.counter(
-    "log_shrank", "Brokers in sync with less of their log in an election than they were known to have.", "cluster"
-)
-ELECTION_DURATION: Final = MAKE.histogram(
-    "election_duration_seconds",
-    "From the request, or the loss of the master, until the result was stored.",
-    "election_result",
-)
-FAILOVERS: Final = MAKE.counter(
-    "failovers", "Elections after the loss of a master, by evidence and outcome.", "cluster", "cause", "outcome"
-)
-FAILOVER_PHASES: Final = MAKE.histogram(
-    "failover_phase_duration_seconds",
-    "Phases of a failover: detect, judge, fence (until no host that checks roles led clients to a silent master), "
-    "commit, notify (until the new master confirmed), total; serve: from the stored result until the new master was "
-    "seen to take messages.",
-    "phase",
-)
-NOTIFICATIONS: Final = MAKE.counter(
-    "role_notifications", "Notifications of a broker about its role, by result.", "result"
-)
-
-ROLE_CHECKS: Final = MAKE.counter(
-    "role_checks",
-    "Answers at roleCheckPort, by verdict: serves, failed, superseded, held, unknown of a broker; leads or follows of "
-    "this controller; invalid of what was no check.",
-    "verdict",
-)
-
-MASTERS_WAITS: Final = MAKE.gauge("masters_waits", "Requests at /v1/masters that wait for a change.")
-
-_BESIDE: Final = declared_in(
-    *map(vars, (switchover_events, resize_events, autoscaler_events, callback_events, slice_events, probe_events))
-)
+_failover, _switchovers, _resizes, _roles, _autoscaler, _callbacks, _probe, _slices = map(vars, MODULES)
+#: In the order of the page.
+_DECLARED: Final = declared_in(_failover, _roles, _switchovers, _resizes, _autoscaler, _callbacks, _slices, _probe)
 
 # Results of the Spark analyses
 
@@ -166,19 +74,12 @@ ANALYTICS_RESULTS: Final = (
 )
 PER_SET_RESULTS: Final = (AVAILABILITY, FLAPPING_SCORE, RECOMMENDED_TIMEOUT, MISSED_HEARTBEATS)
 
-
-def _families_of(value: object) -> Iterable[MetricFamily]:
-    if isinstance(value, Declared):
-        return value.families(MAKE)
-    return (value,) if isinstance(value, MetricFamily) else ()
-
-
-#: All of the above, in the order of the page.
 FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
     *SERVER.history,
-    *(family for value in list(globals().values()) for family in _families_of(value)),
+    *_DECLARED.families(MAKE),
+    *ANALYTICS_RESULTS,
     SERVER.config_changes,
 )
 

@@ -84,6 +84,14 @@ class Gauge(msgspec.Struct, frozen=True):
         return make.gauge(self.name, self.meaning, *self.labels)
 
 
+class Total(Gauge, frozen=True):
+    """A gauge that only grows, `<prefix><name>_total`."""
+
+    def family(self, make: FamilyMaker) -> MetricFamily:
+        """Return the metric as the catalogue has it."""
+        return make.counter(self.name, self.meaning, *self.labels)
+
+
 class Measure(NamedTuple):
     """The value of a gauge at a scrape, for one label set."""
 

@@ -8,7 +8,7 @@ from remoting.clock import Clock
 from serving.logging.logs import Logs
 from serving.metrics.counters import CounterTable, Histogram, HistogramTable, LabelGuard, Labels, Living, everything
 from serving.metrics.families import FamilyMaker, MetricFamily
-from serving.telemetry.events import Counter, Declared, Event, Timer
+from serving.telemetry.events import Counter, Declared, Emit, Event, Timer
 
 #: What stands at 0 from the start where there are no labels: a rate has to see its first event.
 _UNLABELLED: Final = ((),)
@@ -33,6 +33,8 @@ class Telemetry:
         self._logs = logs
         self._recorder = recorder
         self._requester = requester
+        #: Take every event after it was told.
+        self.followers: list[Emit] = []
         self._log_events: Final = {event: event.log_event() for event in declared.events}
         self._counts: Final = {
             counter: CounterTable(
@@ -62,6 +64,8 @@ class Telemetry:
         if self._recorder is not None:
             for row in event.rows():
                 self._recorder.enqueue(row)
+        for follow in self.followers:
+            follow(event)
 
     def counts(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, Mapping[Labels, int]]]:
         """Yield each counter as a scrape reads it."""

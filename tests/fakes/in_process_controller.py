@@ -16,6 +16,7 @@ from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
 from controller.failover.effects import NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
+from controller.failover.events import StoreCalled, StoreFileRemoved
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState, FailoverRuntime
@@ -28,8 +29,6 @@ from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.http.switchover_views import PlannedChanges
 from controller.http.views import ControllerViews, ShownSets
-from controller.observability.counters import SetCounters
-from controller.observability.event_log import ControllerEventLog
 from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
 from controller.roles.broker_roles import BrokerRoles
@@ -65,7 +64,9 @@ from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
+from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import logged_tasks
+from serving.process.event_log import ServerEventLog
 from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
 from store.store import ControllerMember, SetStore
@@ -109,7 +110,7 @@ def new_control(controller):
             clock=controller.clock,
             config=lambda: controller.settings.config,
             perform=controller._perform,
-            observer=controller.journal,
+            emit=controller.telemetry.emit,
             start=controller._start,
         ),
         controller.elections,
@@ -154,8 +155,8 @@ class InProcessController(SimulatedBrokers):
         self.clock = FakeClock()
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
-        self.counters = SetCounters()
-        self.journal = ControllerEventLog(self.logs, self.counters, self.config)
+        self.counters = ServerCounters()
+        self.journal = ServerEventLog(CONTROLLER, self.logs, self.counters, self.config)
         self.telemetry = Telemetry(self.logs, DECLARED, requester=self.journal.requester)
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
@@ -202,7 +203,7 @@ class InProcessController(SimulatedBrokers):
                 measures=(
                     lambda: self.callbacks.measures() if self.callbacks is not None else (),
                     lambda: self.probe_measures,
-                    lambda: self.autoscaler.measures() if self.group.is_leader else (),
+                    lambda: (*self.autoscaler.measures(), *self.planned.restarts.measures()),
                     lambda: resize_measures(self.resizes, self.clock.unix_ms()) if self.group.is_leader else (),
                 ),
             )
@@ -221,18 +222,25 @@ class InProcessController(SimulatedBrokers):
         self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.control.monitor.take_over()
 
+    def count(self, counter):
+        """Return the counts of a counter that are not 0."""
+        return {labels: count for labels, count in self.telemetry._counts[counter].counts().items() if count}
+
     def journal_of_store(self):
         controller = self
 
         class StoreCalls:
+            def tell(self, event):
+                controller.loop.call_soon_threadsafe(controller.telemetry.emit, event)
+
             def store_call(self, kind, result, seconds):
-                controller.loop.call_soon_threadsafe(controller.journal.store_call, kind, result, seconds)
+                self.tell(StoreCalled(operation=kind, result=result, seconds=seconds))
 
             def task_failed(self, name, error):
                 controller.loop.call_exception_handler({"message": name, "exception": error})
 
             def store_file_removed(self, error):
-                controller.loop.call_soon_threadsafe(controller.journal.store_file_removed, error)
+                self.tell(StoreFileRemoved(error=error))
 
         return StoreCalls()
 
