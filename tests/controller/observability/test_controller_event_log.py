@@ -17,18 +17,12 @@ from controller.failover.events import (
     PROBES,
     STORE_CALLS,
     STORE_DURATION,
-    SUSPENSIONS,
     BrokerFailed,
     BrokerProbed,
-    FailureDetectionSuspended,
     LeadershipGained,
     LeadershipLost,
-    RoleNotificationFailed,
     RoleNotified,
     StoreCalled,
-    StoreCallsAnswered,
-    StoreCallsFailing,
-    StoreFailed,
 )
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, ProbeOutcome, SuspicionReason
@@ -38,7 +32,7 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from serving.logging.events import common_keys
 from serving.process.event_log import AttributedDispatcher
-from store.store import ControllerMember, OutcomeUnknown
+from store.store import ControllerMember
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 
@@ -103,17 +97,6 @@ async def test_gain_and_loss_of_leadership_are_one_line_each(controller):
     ]
 
 
-async def test_store_failure_is_logged_for_the_set_and_for_the_operation(controller):
-    controller.emit(StoreFailed(broker=SET, error=str(OutcomeUnknown("the disk is full"))))
-    controller.emit(StoreCallsFailing(operation="campaign", error="no endpoint answers"))
-    controller.emit(StoreCallsAnswered(operation="campaign", silent_ms=4_000))
-    assert controller.taken() == [
-        {"event": "store_failed", "broker": SET, "error": "the disk is full"},
-        {"event": "store_calls_failing", "operation": "campaign", "error": "no endpoint answers"},
-        {"event": "store_calls_answered", "operation": "campaign", "silent_ms": 4_000},
-    ]
-
-
 async def test_store_calls_are_only_counted(controller):
     controller.emit(StoreCalled(operation="commit", result="ok", seconds=0.003))
     controller.emit(StoreCalled(operation="commit", result="unknown", seconds=2.0))
@@ -121,12 +104,6 @@ async def test_store_calls_are_only_counted(controller):
     counts = controller.count(STORE_CALLS)
     assert (counts["commit", "ok"], counts["commit", "unknown"]) == (1, 1)
     assert controller.observed(STORE_DURATION)["commit"] == 2
-
-
-async def test_suspended_failure_detection_is_logged_and_counted(controller):
-    controller.emit(FailureDetectionSuspended(held_ms=1_300))
-    assert controller.taken() == [{"event": "failure_detection_suspended", "held_ms": 1_300}]
-    assert controller.count(SUSPENSIONS) == {(): 1}
 
 
 # Brokers
@@ -452,33 +429,6 @@ def a_notice(controller):
 def notified(controller, notice, broker_id, result, record):
     recipient = Recipient(broker_id, at(broker_id))
     controller.emit(RoleNotified(effect=notice, recipient=recipient, notified=result, record=record))
-
-
-async def test_unconfirmed_role_notification_is_one_line_with_the_last_reason(controller):
-    notice = a_notice(controller)
-    controller.emit(
-        RoleNotificationFailed(
-            broker=SET,
-            broker_id=3,
-            addr=at(3),
-            master_epoch=notice.master_epoch,
-            sync_state_set_epoch=notice.sync_state_set_epoch,
-            tries=3,
-            error="it answers 1: still starting",
-        )
-    )
-    assert controller.taken() == [
-        {
-            "event": "role_notification_failed",
-            "broker": SET,
-            "broker_id": 3,
-            "addr": at(3),
-            "master_epoch": 2,
-            "sync_state_set_epoch": 3,
-            "tries": 3,
-            "error": "it answers 1: still starting",
-        }
-    ]
 
 
 async def test_confirmations_are_only_counted_and_that_of_the_new_master_ends_the_failover(controller):
