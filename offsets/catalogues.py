@@ -78,7 +78,7 @@ UNSIGNED_REQUESTS: Final = MAKE.counter(
 )
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.life,
-    *DECLARED.families(MAKE),
+    *(each for kind in ("gauge", "counter", "histogram") for each in DECLARED.families(MAKE) if each.kind == kind),
     UNSIGNED_REQUESTS,
     *SERVER.traffic,
     *SERVER.history,

@@ -14,31 +14,34 @@ from controller.failover.confirmations import Confirmations
 from controller.failover.effects import CheckReachability, Effect, NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
 from controller.failover.election_runner import ElectionRunner
+from controller.failover.events import LeadershipGained, LeadershipLost, StoreFailed
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.monitor import LOOK_MS, Monitor
 from controller.failover.requests import BrokerRequests, HeartbeatRecorder
-from controller.failover.set_writer import ClusterState, FailoverObserver, FailoverRuntime, SetWriter
+from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEndQuery, LogEnds
 from controller.failure_detection.reachability import Reachability
 from controller.roles.broker_roles import BrokerRoles
-from controller.roles.changes import RoleChange, RoleChanges, RoleListener
+from controller.roles.changes import RoleChange, RoleChanges
 from controller.roles.checkers import RoleCheckers
+from controller.roles.events import HoldEnded, MasterChanged, MasterServes
 from controller.roles.holds import RoleHolds
 from controller.roles.serving import ServingConfirmations
-from controller.wire.broker_prober import BrokerProber, ProbeObserver
+from controller.wire.broker_prober import BrokerProber
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
 from controller.wire.replica_info_cache import ReplicaInfoCache
-from controller.wire.role_notifier import RoleNotificationObserver, RoleNotifier
+from controller.wire.role_notifier import RoleNotifier
 from controller.wire.serving_queries import ServingQueries
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Requester
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
+from serving.telemetry.events import Emit
 from store.store import ControllerMember, SetStore, StoreBackend, StoreError
 
 #: How often sets without master are looked for.
@@ -49,16 +52,6 @@ STORE_AGAIN_S: Final = 0.5
 _CHANGES_AT_ONCE: Final = 50
 #: How often a new leader tries to load before it lets another one lead.
 _LOADS_MAX: Final = 5
-
-
-class ControllerObserver(FailoverObserver, RoleNotificationObserver, ProbeObserver, Protocol):
-    """Learns what a controller does, to log and count it."""
-
-    def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
-        """Report that this controller answers for the sets."""
-
-    def leadership_lost(self, group: str, leader: ControllerMember | None) -> None:
-        """Report that this controller does not any more."""
 
 
 class Edge(NamedTuple):
@@ -76,15 +69,15 @@ class Edge(NamedTuple):
     #: What `store` reports of masters.
     role_changes: RoleChanges
     settings: StoredConfig[ControllerConfig]
-    observer: ControllerObserver
+    emit: Emit
     #: True of the host of this controller.
     is_own_host: Callable[[str], bool]
     #: Records the heartbeats of members; None if nothing is recorded.
     record_heartbeat: HeartbeatRecorder | None
     #: Set once this controller is to end.
     stop: asyncio.Event
-    #: Take changes of masters while this controller leads.
-    role_listeners: tuple[RoleListener, ...] = ()
+    #: Takes changes of masters while this controller leads: the new one may still be a slave for some hundred ms.
+    role_changed: Callable[[RoleChange], None] | None = None
 
 
 class Queries(Protocol):
@@ -118,19 +111,19 @@ class ControllerCore:
 
     def __init__(self, me: ControllerMember, edge: Edge) -> None:
         self._clock, self._tasks, self._backend, self._stop = edge.clock, edge.tasks, edge.backend, edge.stop
-        self._observer = edge.observer
+        self._emit = edge.emit
         settings = edge.settings
         self.store, self.live = edge.store, edge.live
         self.group = Group(settings.config.controller_group, me, edge.clock, self.store, self)
         self._elections = ElectionLog(me.address)
         reachability = Reachability()
-        self._prober = BrokerProber(self.begin, edge.client, edge.observer, reachability.reached)
+        self._prober = BrokerProber(self.begin, edge.client, edge.emit, reachability.reached)
         self._notifier = RoleNotifier(
             self.begin,
             edge.client,
             self._elections,
             edge.clock,
-            edge.observer,
+            edge.emit,
             reachability.reached,
             self._is_current,
         )
@@ -149,7 +142,7 @@ class ControllerCore:
                 clock=edge.clock,
                 config=lambda: settings.config,
                 perform=self._perform,
-                observer=edge.observer,
+                emit=edge.emit,
                 start=self.begin,
             ),
             self._elections,
@@ -157,7 +150,7 @@ class ControllerCore:
             LogEndQueries(edge.client),
             edge.record_heartbeat,
         )
-        self._role_changes, self._role_listeners = edge.role_changes, edge.role_listeners
+        self._role_changes, self._role_changed = edge.role_changes, edge.role_changed
         serving = ServingConfirmations(
             self.group, edge.clock, self.begin, ServingQueries(edge.client).is_master, self._master_serves
         )
@@ -197,7 +190,7 @@ class ControllerCore:
             try:
                 await self._backend.join(me, self.group)
             except StoreError as error:
-                self._observer.store_failed("", error)
+                self._emit(StoreFailed(broker="", error=str(error)))
             except BaseException as error:  # without it this controller never leads
                 if not is_failure(error):
                     raise
@@ -212,7 +205,7 @@ class ControllerCore:
         try:
             await self._backend.resign()
         except StoreError as error:
-            self._observer.store_failed("", error)
+            self._emit(StoreFailed(broker="", error=str(error)))
 
     async def close(self) -> None:
         """Send no more notifications, and confirm no more masters."""
@@ -229,7 +222,7 @@ class ControllerCore:
         self._replica_infos.clear()
         self.control.deposed()
         self.roles.clear()
-        self._observer.leadership_lost(self.group.name, self.group.leader)
+        self._emit(LeadershipLost(group=self.group.name, leader=self.group.leader))
 
     async def _lead(self, term: int) -> None:
         """Take over, again where that fails: who was elected and does not lead keeps others from it."""
@@ -244,15 +237,14 @@ class ControllerCore:
         if not await self._load(term):
             return
         for broker_name, problem in self.store.problems().items():
-            self._observer.store_failed(broker_name, StoreError(problem))
+            self._emit(StoreFailed(broker=broker_name, error=problem))
         self.group.ready(term)
         self.control.monitor.take_over()
         self._role_changes.repeat(self.store.sets())
         self.led.set()
         if self.group.is_leader:
-            self._observer.leadership_gained(
-                self.group.name, self._clock.now_ms() - began_ms, sum(1 for _ in self.store.sets())
-            )
+            lasted_ms, sets = self._clock.now_ms() - began_ms, sum(1 for _ in self.store.sets())
+            self._emit(LeadershipGained(group=self.group.name, duration_ms=lasted_ms, broker_sets=sets))
 
     async def _load(self, term: int) -> bool:
         """Know all that is stored; false if this controller ceased to lead before.
@@ -264,7 +256,7 @@ class ControllerCore:
             try:
                 await self.store.load(lambda: self.group.leads_in(term))
             except StoreError as error:
-                self._observer.store_failed("", error)
+                self._emit(StoreFailed(broker="", error=str(error)))
             except Exception as error:  # noqa: BLE001  # whatever it is, it is reported
                 self._tasks.report("load", error)
             else:
@@ -296,19 +288,18 @@ class ControllerCore:
             for number, change in enumerate(self._role_changes.take(), 1):
                 if self.group.leads_in(self.group.term):
                     self.roles.serving.role_changed(change)
-                    for each in self._role_listeners:
-                        each.role_changed(change)
+                    if self._role_changed is not None:
+                        self._role_changed(change)
+                    self._emit(MasterChanged(change=change, ago_ms=max(0, self._clock.unix_ms() - change.unix_ms)))
                 if number % _CHANGES_AT_ONCE == 0:
                     await asyncio.sleep(0)
 
     def _master_serves(self, change: RoleChange, after_ms: int) -> None:
-        for each in self._role_listeners:
-            each.master_serves(change, after_ms)
+        self._emit(MasterServes(change=change, after_ms=after_ms))
 
     def _hold_ended(self, broker_name: str, held_ms: int) -> None:
         if (broker_set := self.store.get(broker_name)) is not None:
-            for each in self._role_listeners:
-                each.hold_ended(broker_set, held_ms)
+            self._emit(HoldEnded(broker_set=broker_set, held_ms=held_ms))
 
     def connection_lost(self, connection_id: int) -> None:
         """Suspect the brokers whose last request came over a closed connection."""

@@ -7,10 +7,11 @@ from typing import Final
 from controller.app.controller_core import ControllerCore
 from controller.config import ControllerConfig
 from controller.endpoint_slices.api_server import ApiServer
-from controller.endpoint_slices.service import EndpointSlices, SliceObserver, SliceRuntime
+from controller.endpoint_slices.service import EndpointSlices, SliceRuntime
 from remoting.clock import SystemClock
 from serving.config.service_sets import ServiceSet, ServiceSetsRefused, service_sets
 from serving.process.start import StartFailed
+from serving.telemetry.events import Emit
 
 #: Variables that Kubernetes gives to each pod.
 HOST_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
@@ -18,7 +19,7 @@ PORT_VARIABLE: Final = "KUBERNETES_SERVICE_PORT"
 
 
 def make_endpoint_slices(
-    core: ControllerCore, config: ControllerConfig, environment: Mapping[str, str], observer: SliceObserver
+    core: ControllerCore, config: ControllerConfig, environment: Mapping[str, str], emit: Emit
 ) -> EndpointSlices:
     """Return what publishes the sets of the file that the configuration names; raises StartFailed."""
     host, port = environment.get(HOST_VARIABLE, ""), environment.get(PORT_VARIABLE, "")
@@ -32,7 +33,7 @@ def make_endpoint_slices(
             clock=SystemClock(),
             opened=server.opened,
             services=_services_in(Path(config.kubernetes_sets_path).expanduser()),
-            observer=observer,
+            emit=emit,
         )
     )
 

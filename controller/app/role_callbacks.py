@@ -8,13 +8,14 @@ from controller.app.controller_core import ControllerCore
 from controller.callbacks.delivered import DeliveredMasters
 from controller.callbacks.program import ProgramCaller
 from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import CallbackObserver, CallbackOptions, CallbackRuntime, Caller, RoleCallbacks
+from controller.callbacks.service import CallbackOptions, CallbackRuntime, Caller, RoleCallbacks
 from controller.callbacks.webhook import WebhookCaller
 from controller.config import ControllerConfig
 from controller.roles.changes import RoleChange
 from remoting.clock import Clock, SystemClock
 from serving.config.callback_target import is_url, program_of
 from serving.config.stored_config import StoredConfig
+from serving.telemetry.events import Emit
 from store.store import StoreBackend
 
 #: Variables of the controller's own options, passwords among them.
@@ -26,7 +27,7 @@ def make_role_callbacks(
     backend: StoreBackend,
     settings: StoredConfig[ControllerConfig],
     reported: ReportedChanges,
-    observer: CallbackObserver,
+    emit: Emit,
 ) -> RoleCallbacks:
     """Return what calls the program or URL of the configuration, which names one."""
     clock = SystemClock()
@@ -43,7 +44,7 @@ def make_role_callbacks(
             caller=_caller(settings.config, clock),
             clock=clock,
             options=lambda: CallbackOptions.of(settings.config),
-            observer=observer,
+            emit=emit,
             is_named=names_sets(settings.config.on_role_change_sets),
             explain=explain,
             start=core.begin,

@@ -5,7 +5,6 @@ Answers to `ControllerStartup`. Nothing of RocketMQ's rules is here.
 
 import asyncio
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,27 +13,20 @@ from controller.app.endpoint_slices import make_endpoint_slices
 from controller.app.identity import member_of
 from controller.app.role_callbacks import make_role_callbacks
 from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import Backlog, RoleCallbacks
+from controller.callbacks.service import RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
-from controller.endpoint_slices.service import EndpointSlices, StaleSlices
+from controller.endpoint_slices.service import EndpointSlices
+from controller.failover import events as failover_events
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.switchover_views import PlannedChanges
-from controller.observability.autoscaler_event_log import AutoscalerEventLog
-from controller.observability.callback_event_log import CallbackEventLog
-from controller.observability.counters import SetCounters
-from controller.observability.event_log import BROKER_CODES, ControllerEventLog
-from controller.observability.probe_event_log import ProbeEventLog
-from controller.observability.resize_event_log import ResizeEventLog
+from controller.observability.log_events import DECLARED
 from controller.observability.results_reader import ResultsReader
-from controller.observability.role_event_log import RoleEventLog
-from controller.observability.slice_event_log import SliceEventLog
-from controller.observability.switchover_event_log import SwitchoverEventLog
-from controller.recording.recorders import ControllerRecorders
-from controller.recording.set_recorder import SetRecorder
+from controller.recording.heartbeats import HeartbeatRecording
 from controller.recording.store_size import StoreSize
 from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
-from controller.roles.changes import RoleChanges, RoleListener
+from controller.roles.changes import RoleChanges
+from controller.roles.events import RoleAnswers
 from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.scaling.execution.set_masters import StoredMasters
@@ -44,7 +36,7 @@ from controller.scaling.watching.topic_requests import TopicRequests
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
 from controller.switchover.runner import SwitchoverParts
 from controller.switchover.service import Switchovers
-from controller.wire.handlers import BODY_LIMITS
+from controller.wire.handlers import BODY_LIMITS, BROKER_CODES
 from controller.wire.log_end_queries import LogEndQueries
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from controller.wire.role_check_port import RoleCheckPort
@@ -58,14 +50,19 @@ from remoting.server.limits import ServerOptions
 from remoting.server.oneway_fast_path import OnewayKind
 from remoting.server.server import BindError, RemotingServer
 from serving.config.stored_config import StoredConfig
-from serving.process.event_log import AttributedDispatcher, ConnectionWatch
+from serving.metrics.server_counters import ServerCounters
+from serving.process.event_log import AttributedDispatcher, ConnectionWatch, ServerEventLog
 from serving.process.own_address import is_own_host, warn_of_loopback
 from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
+from serving.telemetry.events import Emit, Event
+from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
 from store.store import SetStore, StoreBackend, StoreError, StoreObserver
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -79,10 +76,12 @@ class Controller:
     def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
-        self._counters = SetCounters(lambda: {each.cluster for each in self._core.store.sets()})
+        self._counters = ServerCounters()
         self._process = ServerProcess(CONTROLLER, config, self._counters, runtime)
-        recorders = ControllerRecorders.of(self._process.recording)
-        self._event_log = ControllerEventLog(self._logs, self._counters, config, recorders.sets)
+        self._recorder = self._process.recording.recorder if self._process.recording is not None else None
+        self._event_log = ServerEventLog(CONTROLLER, self._logs, self._counters, config)
+        requester = self._event_log.requester
+        self._telemetry = Telemetry(self._logs, DECLARED, self._recorder, living=self._clusters, requester=requester)
         self._settings = StoredConfig(CONTROLLER, config, self._event_log, self._process.follow)
         if not config.advertised_address:
             warn_of_loopback(config.bind_address, self._logs)
@@ -95,33 +94,36 @@ class Controller:
         reported = ReportedChanges() if config.on_role_change else None
         replica_infos, role_changes = ReplicaInfoCache(), RoleChanges(self._clock)
         store = SetStore(self._backend, replica_infos, role_changes)
-        role_log = RoleEventLog(self._logs, self._counters, store)
-        listeners = (role_log, reported, recorders.roles)
-        self._core = self._make_core(store, replica_infos, role_changes, recorders.sets, listeners)
-        self._role_checks = RoleCheckPort(
-            self._core.roles.answer, lambda: self._core.group.is_leader, self._core.roles.checkers.record, role_log
-        )
+        self._telemetry.followers.append(RoleAnswers(self._telemetry.emit, store.get).follow)
+        self._core = self._make_core(store, replica_infos, role_changes, reported)
+        roles, emit = self._core.roles, self._telemetry.emit
+        self._role_checks = RoleCheckPort(roles.answer, lambda: self._core.group.is_leader, roles.checkers.record, emit)
         self._elections = StoredElections(self._core.control.elections, self._core.group, self._backend, self._clock)
         self._callbacks = self._make_callbacks(reported) if reported is not None else None
         self._slices = self._make_slices(config) if config.kubernetes_sets_path else None
         self._probe_client = self._process.make_client(peers) if config.role_probe_topic else None
         self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
         # Queues, and changes that operators plan.
-        self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, recorders.resizes))
-        self._autoscaler = self._make_autoscaler(AutoscalerEventLog(self._logs, self._counters, recorders.decisions))
-        self._planned = self._make_planned(SwitchoverEventLog(self._logs, self._counters))
+        self._scaling = self._make_scaling()
+        self._autoscaler = self._make_autoscaler()
+        self._planned = self._make_planned()
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
+
+    def _clusters(self) -> set[str]:
+        return {each.cluster for each in self._core.store.sets()}
 
     def _make_core(
         self,
         store: SetStore,
         replica_infos: ReplicaInfoCache,
         role_changes: RoleChanges,
-        recorder: SetRecorder | None,
-        listeners: Sequence[RoleListener | None],
+        reported: ReportedChanges | None,
     ) -> ControllerCore:
+        heartbeats = HeartbeatRecording(self._recorder) if self._recorder is not None else None
+        if heartbeats is not None:
+            self._telemetry.followers.append(heartbeats.follow)
         return ControllerCore(
             member_of(self._settings.config, 0),
             Edge(
@@ -134,22 +136,21 @@ class Controller:
                 replica_infos=replica_infos,
                 role_changes=role_changes,
                 settings=self._settings,
-                observer=self._event_log,
+                emit=self._telemetry.emit,
                 is_own_host=is_own_host,
-                record_heartbeat=recorder.record_heartbeat if recorder is not None else None,
+                record_heartbeat=heartbeats.record_heartbeat if heartbeats is not None else None,
                 stop=self._stop,
-                role_listeners=tuple(each for each in listeners if each is not None),
+                role_changed=reported.role_changed if reported is not None else None,
             ),
         )
 
     def _make_callbacks(self, reported: ReportedChanges) -> RoleCallbacks:
-        observer = CallbackEventLog(self._logs, self._counters)
-        return make_role_callbacks(self._core, self._backend, self._settings, reported, observer)
+        return make_role_callbacks(self._core, self._backend, self._settings, reported, self._telemetry.emit)
 
     def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
-        return make_endpoint_slices(self._core, config, os.environ, SliceEventLog(self._logs, self._counters))
+        return make_endpoint_slices(self._core, config, os.environ, self._telemetry.emit)
 
-    def _make_scaling(self, listener: ResizeEventLog) -> QueueScaling:
+    def _make_scaling(self) -> QueueScaling:
         return QueueScaling(
             ScalingRuntime(
                 group=self._core.group,
@@ -158,12 +159,12 @@ class Controller:
                 client=self._client,
                 clock=self._clock,
                 options=lambda: ScalingOptions.of(self._settings.config),
-                listener=listener,
+                emit=self._telemetry.emit,
                 start=self._core.begin,
             )
         )
 
-    def _make_autoscaler(self, observer: AutoscalerEventLog) -> Autoscaler:
+    def _make_autoscaler(self) -> Autoscaler:
         def options() -> AutoscalerOptions:
             return AutoscalerOptions.of(self._settings.config)
 
@@ -176,16 +177,16 @@ class Controller:
                 StoredMasters(self._core.store),
                 self._scaling.group_kinds,
             ),
-            observer=observer,
+            emit=self._telemetry.emit,
             clock=self._clock,
             options=options,
             outlook=self._outlook,
             start=self._core.begin,
         )
         path = self._settings.config.scaling_policy_file
-        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, observer))
+        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, self._telemetry.emit))
 
-    def _make_planned(self, observer: SwitchoverEventLog) -> PlannedChanges:
+    def _make_planned(self) -> PlannedChanges:
         queries = SwitchoverQueries(self._client)
         parts = SwitchoverParts(
             control=self._core.control,
@@ -195,7 +196,7 @@ class Controller:
             # Elections share the answers to queries of a set: those of an election are its own.
             query_log_ends=LogEndQueries(self._client).query,
             clock=self._clock,
-            observer=observer,
+            emit=self._telemetry.emit,
         )
         switchovers = Switchovers(parts, queries.all_ack, self._core.begin)
         restarts = RestartParts(
@@ -205,7 +206,7 @@ class Controller:
             check_leads=self._scaling.check_leads,
             query_boot=queries.boot_unix_ms,
             clock=self._clock,
-            observer=observer,
+            emit=self._telemetry.emit,
             start=self._core.begin,
         )
         return PlannedChanges(self._autoscaler, switchovers, RollingRestarts(restarts))
@@ -219,7 +220,7 @@ class Controller:
                 clock=self._clock,
                 topic=topic,
                 options=lambda: ProbeOptions.of(self._settings.config),
-                observer=ProbeEventLog(self._logs, self._counters, topic),
+                emit=self._telemetry.emit,
                 start=self._core.begin,
             )
         )
@@ -306,18 +307,18 @@ class Controller:
         from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
         from serving.http.paths import endpoints_of  # noqa: PLC0415
 
+        planned = (self._planned.switchovers, self._planned.restarts)
+        parts = (*planned, self._scaling, self._autoscaler, self._callbacks, self._slices, self._probe)
         sources = ControllerMetricSources(
             statistics=self._server.statistics,
             counters=self._counters,
             logs=self._logs,
             health=self._process.health,
-            recorder=self._process.recording.recorder if self._process.recording is not None else None,
+            recorder=self._recorder,
             task_failures=self._tasks.failures,
             control=self._core.control,
-            resizes=self._scaling.under_way,
-            rolling_restarts=lambda: len(self._planned.restarts.under_way()),
-            undelivered=lambda: self._callbacks.backlog if self._callbacks is not None else Backlog(),
-            stale_slices=lambda: self._slices.stale if self._slices is not None else StaleSlices(),
+            telemetry=self._telemetry,
+            measures=[part.measures for part in parts if part is not None],
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )
@@ -337,7 +338,7 @@ class Controller:
 
     def _open_store(self, config: ControllerConfig) -> StoreBackend:
         try:
-            return open_store(config, self._clock, _StoreCalls(self._event_log, self._tasks))
+            return open_store(config, self._clock, _StoreCalls(self._telemetry.emit, self._tasks))
         except StoreError as error:
             raise StartFailed(str(error)) from error
 
@@ -367,30 +368,32 @@ def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) 
 class _StoreCalls(StoreObserver):
     """Brings the reports of a store's threads to the event loop."""
 
-    def __init__(self, event_log: ControllerEventLog, tasks: BackgroundTasks) -> None:
-        self._event_log = event_log
-        self._tasks = tasks
+    def __init__(self, emit: Emit, tasks: BackgroundTasks) -> None:
+        self._emit, self._tasks = emit, tasks
         self._loop = asyncio.get_running_loop()
+
+    def _tell(self, event: Event) -> None:
+        self._loop.call_soon_threadsafe(self._emit, event)
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
         """Count one call."""
-        self._loop.call_soon_threadsafe(self._event_log.store_call, kind, result, seconds)
+        self._tell(failover_events.StoreCalled(operation=kind, result=result, seconds=seconds))
 
     def store_file_removed(self, error: str) -> None:
         """Note that the file of the store is gone."""
-        self._loop.call_soon_threadsafe(self._event_log.store_file_removed, error)
+        self._tell(failover_events.StoreFileRemoved(error=error))
 
     def store_file_unseen(self, error: str) -> None:
         """Note that nobody can check whether it is there."""
-        self._loop.call_soon_threadsafe(self._event_log.store_file_unseen, error)
+        self._tell(failover_events.StoreFileUnseen(error=error))
 
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Note that calls fail."""
-        self._loop.call_soon_threadsafe(self._event_log.store_calls_failing, kind, error)
+        self._tell(failover_events.StoreCallsFailing(operation=kind, error=error))
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Note that they succeed again."""
-        self._loop.call_soon_threadsafe(self._event_log.store_calls_answered, kind, silent_ms)
+        self._tell(failover_events.StoreCallsAnswered(operation=kind, silent_ms=silent_ms))
 
     def task_failed(self, name: str, error: BaseException) -> None:
         """Report what failed in the background."""

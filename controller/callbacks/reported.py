@@ -3,7 +3,6 @@
 import asyncio
 
 from controller.roles.changes import RoleChange
-from controller.sets.broker_set import BrokerSet
 
 
 class ReportedChanges:
@@ -18,12 +17,6 @@ class ReportedChanges:
         """Keep the change of a set."""
         self._changes[change.broker_name] = change
         self.wake.set()
-
-    def master_serves(self, change: RoleChange, after_ms: int) -> None:
-        """Do nothing: receivers are called at once, and not only when the master serves."""
-
-    def hold_ended(self, broker_set: BrokerSet, held_ms: int) -> None:
-        """Do nothing: who leads the set does not change with it."""
 
     def take(self) -> list[RoleChange]:
         """Return what was reported since the last call."""

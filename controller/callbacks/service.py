@@ -12,6 +12,15 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from controller.callbacks.delivered import DeliveredMasters
+from controller.callbacks.events import (
+    UNDELIVERED,
+    UNDELIVERED_SINCE,
+    RoleCallbackDelivered,
+    RoleCallbackFailed,
+    RoleCallbacksNotStored,
+    RoleCallbacksRequested,
+    RoleCallbackUnusable,
+)
 from controller.callbacks.outcome import CallOutcome, CallResult
 from controller.callbacks.pending import DueChange, PendingChanges
 from controller.callbacks.reported import ReportedChanges
@@ -21,6 +30,8 @@ from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.broker_set import BrokerSet
 from remoting.clock import Clock
+from serving.telemetry.events import Emit, Measure
+from serving.telemetry.telemetry import unix_s
 from store.store import SetStore, StoreError
 
 #: How often is looked at what is due, and whether this controller leads.
@@ -56,22 +67,6 @@ class Caller(Protocol):
         """Let go of everything."""
 
 
-class CallbackObserver(Protocol):
-    """Learns what becomes of callbacks, to log and count it."""
-
-    def callback_unusable(self, problem: str) -> None:
-        """Report that what is to be called cannot be called at present."""
-
-    def callback_ended(self, callback: RoleCallback, outcome: CallOutcome, duration_ms: int, retry_ms: int) -> None:
-        """Report how a call ended; `retry_ms`: in how long the set is called again, if it was not delivered."""
-
-    def redelivery_requested(self, prefix: str, sets: int) -> None:
-        """Report that an operator wants so many sets to be called once more."""
-
-    def callbacks_not_stored(self, error: str) -> None:
-        """Report that it could not be stored, or not be read, what was delivered."""
-
-
 class CallbackRuntime(NamedTuple):
     """What callbacks reach the world through."""
 
@@ -82,7 +77,7 @@ class CallbackRuntime(NamedTuple):
     caller: Caller
     clock: Clock
     options: Callable[[], CallbackOptions]
-    observer: CallbackObserver
+    emit: Emit
     #: Whether the operator wants to learn of a set.
     is_named: Callable[[str], bool]
     #: Why a set has its master, in a sentence; blank if this controller does not know.
@@ -91,20 +86,12 @@ class CallbackRuntime(NamedTuple):
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
 
 
-class Backlog(NamedTuple):
-    """What is not delivered."""
-
-    sets: int = 0
-    #: Since when the set that waits longest does; monotonic ms, None if none does.
-    oldest_ms: int | None = None
-
-
 class RoleCallbacks:
     """Calls for every change of a master, for as long as this controller leads."""
 
     def __init__(self, runtime: CallbackRuntime) -> None:
         self._group, self._sets, self._clock = runtime.group, runtime.sets, runtime.clock
-        self._caller, self._options, self._observer = runtime.caller, runtime.options, runtime.observer
+        self._caller, self._options, self._emit = runtime.caller, runtime.options, runtime.emit
         self._reported, self._wake = runtime.reported, runtime.reported.wake
         self._delivered, self._explain, self._start = runtime.delivered, runtime.explain, runtime.start
         self._is_named = runtime.is_named
@@ -134,18 +121,18 @@ class RoleCallbacks:
             self._delivered.forget(each.broker_name)
             self._compare(each)
         self._wake.set()
-        self._observer.redelivery_requested(prefix, len(found))
+        self._emit(RoleCallbacksRequested(prefix=prefix, broker_sets=len(found)))
         return len(found)
 
-    @property
-    def backlog(self) -> Backlog:
-        """What is not delivered; nothing on a controller that does not lead."""
-        return Backlog(len(self.pending), self.pending.oldest_ms)
+    def measures(self) -> Iterator[Measure]:
+        """Yield what is not delivered; nothing is on a controller that does not lead."""
+        yield Measure(UNDELIVERED, len(self.pending))
+        yield Measure(UNDELIVERED_SINCE, unix_s(self.pending.oldest_ms, self._clock))
 
     async def deliver_role_changes(self) -> None:
         """Deliver for ever, while this controller leads."""
         if problem := self._caller.problem:
-            self._observer.callback_unusable(problem)
+            self._emit(RoleCallbackUnusable(error=problem))
         try:
             while True:
                 self.compare_sets()
@@ -204,14 +191,14 @@ class RoleCallbacks:
         try:
             problems = await self._delivered.load(lambda: self._group.leads_in(term))
         except StoreError as error:
-            self._observer.callbacks_not_stored(str(error))
+            self._emit(RoleCallbacksNotStored(error=str(error)))
             # A store that fails is not called ten times a second.
             await asyncio.sleep(1)
             return False
         if not self._group.leads_in(term):
             return False
         for problem in problems.values():
-            self._observer.callbacks_not_stored(problem)
+            self._emit(RoleCallbacksNotStored(error=problem))
         self._term = term
         for broker_set in self._sets.sets():
             self._compare(broker_set)
@@ -274,13 +261,15 @@ class RoleCallbacks:
         elif self._term == term:
             self._delivered.record(callback.change)
             self.pending.delivered(callback.change)
-            self._observer.callback_ended(callback, outcome, self._clock.now_ms() - began_ms, 0)
+            lasted_ms = self._clock.now_ms() - began_ms
+            self._emit(RoleCallbackDelivered(callback=callback, outcome=outcome, duration_ms=lasted_ms))
 
     def _failed(self, term: int, callback: RoleCallback, outcome: CallOutcome, began_ms: int) -> None:
         if self._term == term:
             now_ms = self._clock.now_ms()
             retry_ms = self.pending.failed(callback.change, outcome.error, now_ms)
-            self._observer.callback_ended(callback, outcome, now_ms - began_ms, retry_ms)
+            lasted_ms = now_ms - began_ms
+            self._emit(RoleCallbackFailed(callback=callback, outcome=outcome, duration_ms=lasted_ms, retry_ms=retry_ms))
 
     def _called(self, call: "asyncio.Task[bool]") -> None:
         self._calls.discard(call)
@@ -290,7 +279,7 @@ class RoleCallbacks:
         try:
             await self._delivered.store(lambda name: self._sets.get(name) is not None)
         except StoreError as error:
-            self._observer.callbacks_not_stored(str(error))
+            self._emit(RoleCallbacksNotStored(error=str(error)))
             await asyncio.sleep(1)
 
     def _stored(self, _: "asyncio.Task[bool]") -> None:

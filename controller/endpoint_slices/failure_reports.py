@@ -1,21 +1,14 @@
 """Which failures of EndpointSlices are logged. Answers to no class of Java's."""
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
+
+from controller.endpoint_slices.events import EndpointSlicesFailing, EndpointSlicesRecovered
+from serving.telemetry.events import Emit
 
 #: Lines about failures in any period of LINES_PERIOD_MS: a server may answer something else each time.
 LINES_MAX: Final = 20
 LINES_PERIOD_MS: Final = 60_000
-
-
-class FailureObserver(Protocol):
-    """Learns what is to be logged."""
-
-    def slices_failing(self, broker_name: str, error: str, retry_ms: int, fault: Exception | None) -> None:
-        """Report why the slices of a set could not be compared; a fault of ours with its traceback."""
-
-    def slices_recovered(self, broker_name: str, failures: int) -> None:
-        """Report that the slices of a set are as wanted after failures, one of which was reported."""
 
 
 class FailureReports:
@@ -24,8 +17,8 @@ class FailureReports:
     So an outage of the server, which fails all sets for one reason, is one line, and another reason is a line again.
     """
 
-    def __init__(self, observer: FailureObserver) -> None:
-        self._observer = observer
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
         #: The last reason that was reported, by the name of the set that still fails.
         self._reported: dict[str, str] = {}
         self._lines_ms: deque[int] = deque(maxlen=LINES_MAX)
@@ -37,7 +30,7 @@ class FailureReports:
             return
         self._lines_ms.append(now_ms)
         self._reported[broker_name] = error
-        self._observer.slices_failing(broker_name, error, retry_ms, fault)
+        self._emit(EndpointSlicesFailing(broker=broker_name, error=error, retry_ms=retry_ms, exc_info=fault))
 
     def forget(self, broker_name: str) -> None:
         """Let others have the reason of a set that is compared no more."""
@@ -46,4 +39,4 @@ class FailureReports:
     def succeeded(self, broker_name: str, failures: int) -> None:
         """Report that a set is well again, if a failure of it was reported."""
         if self._reported.pop(broker_name, None) is not None:
-            self._observer.slices_recovered(broker_name, failures)
+            self._emit(EndpointSlicesRecovered(broker=broker_name, failures=failures))

@@ -10,19 +10,31 @@ Java's.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from controller.endpoint_slices.api_server import CONNECTIONS_MAX, ERROR_CHARS_MAX, ApiFailed, SliceMoved, SliceStore
-from controller.endpoint_slices.failure_reports import FailureObserver, FailureReports
+from controller.endpoint_slices.events import (
+    BROKERS_SHOWN_MAX,
+    NOT_PUBLISHED,
+    STALE,
+    STALE_SINCE,
+    SYNCS,
+    BrokersNotPublished,
+    EndpointSliceWritten,
+    SyncResult,
+)
+from controller.endpoint_slices.failure_reports import FailureReports
 from controller.endpoint_slices.shapes import EndpointSlice
 from controller.endpoint_slices.wanted import ForeignSlice, WantedSlices, next_slice, wanted_slices
 from controller.failover.group import Group
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from serving.config.service_sets import ServiceSet
+from serving.telemetry.events import Count, Counted, Emit, Measure
+from serving.telemetry.telemetry import unix_s
 from store.store import SetStore
 
 if TYPE_CHECKING:
@@ -42,27 +54,6 @@ ROUND_S: Final = 30.0
 _TRIES: Final = 3
 
 
-class SyncResult(StrEnum):
-    """How a comparison of the slices of a set ended; the values label metrics."""
-
-    UNCHANGED = "unchanged"
-    WRITTEN = "written"
-    FAILED = "failed"
-
-
-class SliceObserver(FailureObserver, Protocol):
-    """Learns what becomes of slices, to log and count it."""
-
-    def slices_compared(self, result: SyncResult) -> None:
-        """Report how a comparison of the slices of a set ended."""
-
-    def slice_written(self, broker_name: str, written: EndpointSlice) -> None:
-        """Report that a slice was created or changed."""
-
-    def brokers_left_out(self, broker_name: str, left_out: Mapping[int, str]) -> None:
-        """Report the brokers of a set that are not published, and why; once until that changes."""
-
-
 class SliceRuntime(NamedTuple):
     """What slices are kept through."""
 
@@ -72,17 +63,7 @@ class SliceRuntime(NamedTuple):
     #: Opens the API server for a round of calls; may raise ApiFailed.
     opened: Callable[[], AbstractAsyncContextManager[SliceStore]]
     services: tuple[ServiceSet, ...]
-    observer: SliceObserver
-
-
-class StaleSlices(NamedTuple):
-    """Sets whose slices are not known to be as wanted."""
-
-    sets: int = 0
-    #: Since when that of the longest is; monotonic ms, None if all are as wanted.
-    oldest_ms: int | None = None
-    #: Brokers of all sets that are in no slice.
-    left_out: int = 0
+    emit: Emit
 
 
 class _Published:
@@ -128,10 +109,10 @@ class EndpointSlices:
 
     def __init__(self, runtime: SliceRuntime) -> None:
         self._group, self._sets, self._clock = runtime.group, runtime.sets, runtime.clock
-        self._opened, self._observer, self._services = runtime.opened, runtime.observer, runtime.services
+        self._opened, self._emit, self._services = runtime.opened, runtime.emit, runtime.services
         self._term = 0
         self._published: list[_Published] = []
-        self._reports = FailureReports(runtime.observer)
+        self._reports = FailureReports(runtime.emit)
 
     async def publish_brokers(self) -> None:
         """Publish for ever, while this controller leads."""
@@ -139,14 +120,14 @@ class EndpointSlices:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
-    @property
-    def stale(self) -> StaleSlices:
-        """Sets whose slices are not as wanted; none on a controller that does not lead."""
-        if not self._leads():
-            return StaleSlices()
-        since = [each.stale_since_ms for each in self._published if each.stale_since_ms is not None]
-        left_out = sum(len(each.wanted.left_out) for each in self._published if each.wanted is not None)
-        return StaleSlices(len(since), min(since, default=None), left_out)
+    def measures(self) -> Iterator[Measure]:
+        """Yield how many sets are not as wanted, on a controller that leads."""
+        if self._leads():
+            since = [each.stale_since_ms for each in self._published if each.stale_since_ms is not None]
+            left_out = sum(len(each.wanted.left_out) for each in self._published if each.wanted is not None)
+            yield Measure(STALE, len(since))
+            yield Measure(STALE_SINCE, unix_s(min(since, default=None), self._clock))
+            yield Measure(NOT_PUBLISHED, left_out)
 
     async def look(self) -> None:
         """Compare the slices that are due, if this controller leads."""
@@ -156,7 +137,7 @@ class EndpointSlices:
         if self._term != self._group.term:
             self._term = self._group.term
             self._published = [_Published(each) for each in self._services]
-            self._reports = FailureReports(self._observer)
+            self._reports = FailureReports(self._emit)
         due = [each for each in self._published if self._is_due(each)]
         if due:
             await self._compare_all(due)
@@ -179,7 +160,8 @@ class EndpointSlices:
             self._reports.forget(each.service.name)
             return
         if wanted.left_out != left_out_before:
-            self._observer.brokers_left_out(each.service.name, wanted.left_out)
+            shown = {str(broker_id): why for broker_id, why in islice(wanted.left_out.items(), BROKERS_SHOWN_MAX)}
+            self._emit(BrokersNotPublished(broker=each.service.name, left_out=shown))
         each.stale_since_ms = now_ms if each.stale_since_ms is None else each.stale_since_ms
         if not each.failures:
             # After failures the wait goes on: the server is no better off with more calls.
@@ -237,7 +219,8 @@ class EndpointSlices:
                 await (slices.create(changed) if found is None else slices.update(changed))
             except SliceMoved:
                 continue
-            self._observer.slice_written(broker_name, changed)
+            brokers = {each.hostname: each.addresses[0] for each in (changed.endpoints or ())[:BROKERS_SHOWN_MAX]}
+            self._emit(EndpointSliceWritten(broker=broker_name, slice=metadata.name, brokers=brokers))
             return True
         raise ApiFailed(f"EndpointSlice {metadata.name} was changed by others {_TRIES} times while it was compared")
 
@@ -247,7 +230,7 @@ class EndpointSlices:
     def _succeeded(self, each: _Published, result: SyncResult) -> None:
         self._reports.succeeded(each.service.name, each.failures)
         each.failures, each.due_ms, each.stale_since_ms = 0, self._clock.now_ms() + AGAIN_MS, None
-        self._observer.slices_compared(result)
+        self._emit(Counted(count=Count(SYNCS, (result.value,))))
 
     def _failed(self, each: _Published, error: str, fault: Exception | None = None) -> None:
         now_ms = self._clock.now_ms()
@@ -256,4 +239,4 @@ class EndpointSlices:
         each.failures += 1
         each.due_ms = now_ms + retry_ms
         each.stale_since_ms = now_ms if each.stale_since_ms is None else each.stale_since_ms
-        self._observer.slices_compared(SyncResult.FAILED)
+        self._emit(Counted(count=Count(SYNCS, (SyncResult.FAILED.value,))))

@@ -24,6 +24,7 @@ from controller.decisions.election import (
 from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import MAY_BE_UNCLEAN, REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
+from controller.failover.events import RoleNotificationResent, election_held
 from controller.failover.fences import CleanedMaster
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
@@ -93,7 +94,7 @@ class ElectionRunner:
         self._state = state
         self._store, self._live, self._detector = state.store, state.live, state.detector
         self._recovery, self._fences = state.recovery, state.fences
-        self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
+        self._clock, self._config, self._emit = runtime.clock, runtime.config, runtime.emit
         self._perform = runtime.perform
         self._writer = writer
         self.log = log
@@ -313,7 +314,15 @@ class ElectionRunner:
             return
         self._notified_epochs[name] = broker_set.master_epoch
         if heartbeat.epoch < broker_set.master_epoch and self._config().notify_broker_role_changed:
-            self._observer.role_notification_resent(broker_set)
+            self._emit(
+                RoleNotificationResent(
+                    cluster=broker_set.cluster,
+                    broker=name,
+                    master=broker_set.master,
+                    master_epoch=broker_set.master_epoch,
+                    sync_state_set_epoch=broker_set.sync_state_set_epoch,
+                )
+            )
             self._perform(self._notification(broker_set, 0, now_ms, self._live.alive(name, now_ms)))
 
     def remove(self, broker_name: str) -> None:
@@ -343,7 +352,8 @@ class ElectionRunner:
             commit_ms=now_ms - min(began_ms, cause.lost_ms or began_ms),
         )
         record, is_new = self.log.add(held, self._clock.unix_ms())
-        self._observer.election_held(record, is_new=is_new, seconds=(now_ms - began_ms) / 1000)
+        for event in election_held(record, is_new=is_new, seconds=(now_ms - began_ms) / 1000):
+            self._emit(event)
         if changed.decision.reply.result is not ElectionResult.NEW_MASTER:
             return record
         self._recovery.remove(after.broker_name)

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from controller.decisions.membership import decide_expiry, never_led
+from controller.failover import events
 from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionRunner
@@ -19,7 +20,7 @@ from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWri
 from controller.failure_detection.heartbeats import BrokerKey, Source
 from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.senders import Senders
-from controller.failure_detection.suspicion import PROOFS, BrokerFailure, Probe, ProbeOutcome
+from controller.failure_detection.suspicion import PROOFS, BrokerFailure, HostsChangeKind, Probe, ProbeOutcome
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.errors import RequestRefused
 
@@ -58,7 +59,9 @@ class Monitor:
     ) -> None:
         self._store, self._group, self._live = state.store, state.group, state.live
         self._detector, self._recovery = state.detector, state.recovery
-        self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
+        self._clock, self._config, self._emit = runtime.clock, runtime.config, runtime.emit
+        #: How many hosts are silent while masters are left alone because of that.
+        self.silent_hosts = 0
         self._perform, self._start = runtime.perform, runtime.start
         self._writer, self._elections, self._reach = writer, elections, reachability
         self.log_ends = LogEndKeeper(state, runtime, writer)
@@ -124,7 +127,7 @@ class Monitor:
         for key in suspects:
             # Non-members can be thousands over one connection, and a line for each holds everybody up.
             if self._store.address_of(key) is not None:
-                self._observer.broker_suspected(key, self._store.get(key.broker_name))
+                self._emit(events.BrokerSuspected(key=key, broker_set=self._store.get(key.broker_name)))
         # Thousands of connections can close at once: each time only these are looked at.
         self._probe(self._detector.probes_for(suspects, now_ms))
 
@@ -147,7 +150,8 @@ class Monitor:
         self._reachability_checks = 0
         probes, failures = self._detector.look(now_ms, self._config().suspect_timeout_ms)
         for news in self._detector.take_changes():
-            self._observer.hosts_changed(news)
+            self.silent_hosts = news.silence.silent if news.event is HostsChangeKind.SILENT else 0
+            self._emit(events.hosts_changed(news))
         self._probe(probes)
         self._handle_failed(failures)
         self._starter.look_at_fences(now_ms)
@@ -262,7 +266,7 @@ class Monitor:
             self._disputed.pop(name, None)
         elif self._disputed.get(name) != (brokers := frozenset(claims)):
             self._disputed[name] = brokers
-            self._observer.master_epoch_disputed(broker_set, claims)
+            self._emit(events.MasterEpochDisputed(broker_set=broker_set, claims=claims))
 
     def _is_well(self, broker_set: BrokerSet) -> bool:
         """Return whether a set needs nothing: its master sends heartbeats, and nobody claims a higher epoch."""
@@ -303,7 +307,7 @@ class Monitor:
             self._recovery.remove(name)
             self._elections.remove(name)
             self.log_ends.remove(changed.before)
-            self._observer.set_expired(changed.before)
+            self._emit(events.BrokerSetExpired(broker_set=changed.before))
 
     def _is_proof(self, key: BrokerKey, address: str, now_ms: int) -> bool:
         """Return whether a refusal comes from the broker's host: not from a firewall, or a host of another network.
@@ -321,7 +325,8 @@ class Monitor:
         if unreached := self._reach.unreached:
             self._unreached_reported_ms = now_ms
             first = unreached[0]
-            self._observer.brokers_unreachable(first, self._store.get(first.broker_name), len(unreached))
+            broker_set = self._store.get(first.broker_name)
+            self._emit(events.BrokersUnreachable(key=first, broker_set=broker_set, brokers=len(unreached)))
 
     def _probe(self, probes: Iterable[Probe]) -> None:
         for probe in probes:
@@ -369,7 +374,8 @@ class Monitor:
             broker_set = self._store.get(each.key.broker_name)
             if broker_set is None or each.key.broker_id not in broker_set.replicas:
                 continue
-            self._observer.broker_failed(each, broker_set)
+            ago_ms = max(0, self._clock.now_ms() - each.judged_ms)
+            self._emit(events.BrokerFailed(key=each.key, broker_set=broker_set, failure=each, ago_ms=ago_ms))
             self.log_ends.failed(broker_set.broker_name)
             if broker_set.master == each.key.broker_id and self._group.is_leader:
                 cause = Cause(

@@ -26,6 +26,7 @@ from controller.decisions.membership import (
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
 from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionOutcome, ElectionRunner
+from controller.failover.events import BrokerIdApplied, BrokersCleaned, SyncStateSetAltered, broker_started
 from controller.failover.monitor import Monitor
 from controller.failover.new_sets import BURST, REFILL_MS, NewSets
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
@@ -67,7 +68,7 @@ class BrokerRequests:
         """`record_heartbeat` records each heartbeat of a member; None if nothing is recorded."""
         self.store, self.group, self.live, self.detector = state.store, state.group, state.live, state.detector
         self._recovery = state.recovery
-        self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
+        self._clock, self._config, self._emit = runtime.clock, runtime.config, runtime.emit
         self._writer = writer
         self._elections = elections
         self._log_ends = monitor.log_ends
@@ -123,7 +124,16 @@ class BrokerRequests:
         """Give a broker the id that it applies for."""
         self._check_limits(applicant.broker_name, applicant.host)
         changed = await self._writer.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
-        self._observer.id_applied(applicant, changed)
+        if changed.before != changed.after:
+            self._emit(
+                BrokerIdApplied(
+                    cluster=applicant.cluster,
+                    broker=applicant.broker_name,
+                    broker_id=applicant.broker_id,
+                    addr=applicant.address,
+                    set_added=changed.before is None,
+                )
+            )
         return present(changed.after)
 
     async def register(self, registrant: Registrant, source: Source) -> BrokerSet:
@@ -158,7 +168,8 @@ class BrokerRequests:
         self._remove_former_ids(after, registrant.address)
         self.monitor.senders.record_request(key, source)
         self._recovery.waits(after, self._clock.now_ms())
-        self._observer.broker_started(registrant, changed)
+        for event in broker_started(registrant, changed):
+            self._emit(event)
         return after
 
     def _remove_former_ids(self, broker_set: BrokerSet, address: str) -> None:
@@ -247,8 +258,9 @@ class BrokerRequests:
             return self._log_ends.added_to(decided, entry)
 
         changed = await self._writer.change(name, decide)
-        self._observer.sync_state_set_altered(wanted, changed)
-        return present(changed.after)
+        after = present(changed.after)
+        self._emit(SyncStateSetAltered(master=wanted.master, before=present(changed.before), after=after))
+        return after
 
     # Requests of operators
 
@@ -296,7 +308,7 @@ class BrokerRequests:
             self._elections.remove(name)
             self._log_ends.remove(before)
             self.monitor.remove_set(name)
-        self._observer.cleaned(wanted, changed)
+        self._emit(BrokersCleaned(before=before, after=changed.after))
 
     # What is known of sets and brokers
 

@@ -1,76 +1,29 @@
 """How a set is changed: decided, stored and reported, by a controller that leads."""
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from controller.config import ControllerConfig
-from controller.decisions.membership import Applicant, Cleaning, Registrant, check_cluster
+from controller.decisions.membership import check_cluster
 from controller.decisions.recovery import Recovery
-from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import Effect
-from controller.failover.election_log import ElectionRecord
+from controller.failover.events import FailureDetectionSuspended, StoreFailed
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
-from controller.failure_detection.suspicion import BrokerFailure, HostsChange
 from controller.refusals import NotLeader, NotStoredNow
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import Reply, SetDecision, StoredSet
 from remoting.clock import Clock
 from remoting.protocol.errors import RequestRefused
+from serving.telemetry.events import Emit
 from store.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 
 #: After that long for one change, brokers may only seem silent.
 _SLOW_STORE_MS: Final = 1_000
 #: A store that stays slow must not keep failed brokers from being judged for ever.
 _SUSPEND_AGAIN_MS: Final = 10_000
-
-
-class FailoverObserver(Protocol):
-    """Learns what happened to sets and brokers, to log and count it."""
-
-    def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:
-        """Report that a broker has an id."""
-
-    def broker_started(self, registrant: Registrant, changed: Changed[None]) -> None:
-        """Report that a broker started, and what that changed."""
-
-    def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
-        """Report that a master reported another SyncStateSet."""
-
-    def set_expired(self, broker_set: BrokerSet) -> None:
-        """Report that a set was forgotten that never had a master."""
-
-    def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
-        """Report that an operator removed brokers, or a set."""
-
-    def election_held(self, record: ElectionRecord, *, is_new: bool, seconds: float) -> None:
-        """Report how an election ended; not `is_new` if it only ended as the one before."""
-
-    def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
-        """Report that brokers claim higher master epochs than the stored one, by broker id, and are not followed."""
-
-    def role_notification_resent(self, broker_set: BrokerSet) -> None:
-        """Report that a set is notified once more who leads it."""
-
-    def broker_failed(self, failure: BrokerFailure, broker_set: BrokerSet | None) -> None:
-        """Report that a broker has failed; None: of no set that is known here."""
-
-    def broker_suspected(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
-        """Report that the connection of a broker closed."""
-
-    def store_failed(self, broker_name: str, error: StoreError) -> None:
-        """Report that a change could not be stored."""
-
-    def failure_detection_suspended(self, held_ms: int) -> None:
-        """Report that this process was paused, or its store did not answer."""
-
-    def hosts_changed(self, news: HostsChange) -> None:
-        """Report that most hosts of brokers are silent, or no longer."""
-
-    def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
-        """Report that so many brokers send heartbeats and cannot be reached, this one among them."""
 
 
 class ClusterState(NamedTuple):
@@ -102,7 +55,7 @@ class FailoverRuntime(NamedTuple):
     config: Callable[[], ControllerConfig]
     #: Carries out what follows from a decision.
     perform: Callable[[Effect], None]
-    observer: FailoverObserver
+    emit: Emit
     #: Starts what nobody waits for.
     start: Callable[..., object]
 
@@ -112,14 +65,14 @@ class SetWriter:
 
     def __init__(self, state: ClusterState, runtime: FailoverRuntime) -> None:
         self._store, self._group, self._detector = state.store, state.group, state.detector
-        self._clock, self._observer = runtime.clock, runtime.observer
+        self._clock, self._emit = runtime.clock, runtime.emit
         self._suspended_ms = self._clock.now_ms() - _SUSPEND_AGAIN_MS
 
     def suspend_failure_detection(self, now_ms: int, held_ms: int) -> None:
         """Judge nobody for a round of heartbeats, because something was held up for so long."""
         self._suspended_ms = now_ms
         self._detector.suspend(now_ms)
-        self._observer.failure_detection_suspended(held_ms)
+        self._emit(FailureDetectionSuspended(held_ms=held_ms))
 
     def check_cluster(self, broker_name: str, cluster: str) -> None:
         """Raise NotLeader, or SetUnknown if the set is one of another cluster."""
@@ -143,7 +96,7 @@ class SetWriter:
             group.check_leads()
             raise
         except StoreError as error:
-            self._observer.store_failed(broker_name, error)
+            self._emit(StoreFailed(broker=broker_name, error=str(error)))
             raise NotStoredNow(broker_name, str(error)) from error
         else:
             # Only a commit proves that nobody else led: what was found as wanted, or refused, may have changed since.

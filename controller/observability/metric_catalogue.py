@@ -1,224 +1,24 @@
 """Every metric of a controller: its name, type, labels and meaning.
 
-Metrics of any server are in `serving/metrics/families.py`. `docs/controller-metrics.md` is this catalogue as a page:
-`python -m controller.observability.metric_catalogue > docs/controller-metrics.md` writes it, and a test
-compares. `metrics.py` reads each.
+Metrics of any server are in `serving/metrics/families.py`, those of each part in its `events.py`.
+`docs/controller-metrics.md` is this catalogue as a page:
+`python -m controller.observability.metric_catalogue > docs/controller-metrics.md` writes it, and a test compares.
 """
 
 import sys
 from typing import Final
 
 from controller.config import CONTROLLER
-from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
+from controller.observability.log_events import MODULES
+from serving.metrics.families import FamilyMaker, ServerFamilies, metric_page
+from serving.telemetry.events import declared_in
 
-_MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
-
+MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
 SERVER: Final = ServerFamilies(CONTROLLER)
 
-# The group and its store
-
-ROLE: Final = _MAKE.gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader, as with the Java controller.")
-LEADER_CHANGES: Final = _MAKE.counter("leader_changes", "Changes of the leading controller, seen from this one.")
-STORE_TXN: Final = _MAKE.counter(
-    "store_txn", "Calls to the store, reads included, by operation and result.", "operation", "result"
-)
-STORE_TXN_DURATION: Final = _MAKE.histogram(
-    "store_txn_duration_seconds", "Duration of calls to the store.", "operation"
-)
-FAILURE_DETECTION_SUSPENSIONS: Final = _MAKE.counter(
-    "failure_detection_suspensions",
-    "Process pauses and delays of the store, after which no broker was declared failed for a round of heartbeats.",
-)
-SILENT_HOSTS: Final = _MAKE.gauge(
-    "silent_hosts",
-    "Hosts that fell silent together, if they are most; above 0 no master is replaced that may be alive.",
-)
-
-# Sets and brokers; only of the leader
-
-ACTIVE_BROKERS: Final = _MAKE.gauge("active_brokers", "Living brokers of a set.", "cluster", "broker")
-BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Broker sets by state.", "cluster", "state")
-REPLICAS: Final = _MAKE.gauge("replicas", "Brokers of a set, failed ones included.", "cluster", "broker")
-SYNC_STATE_SET_SIZE: Final = _MAKE.gauge(
-    "sync_state_set_size", "Brokers in the SyncStateSet of a set.", "cluster", "broker"
-)
-MASTER_EPOCH: Final = _MAKE.gauge("master_epoch", "Master epoch of a set.", "cluster", "broker")
-DISPUTED_EPOCHS: Final = _MAKE.gauge(
-    "disputed_epochs", "Sets with brokers that claim a higher master epoch than the stored one without proof."
-)
-BROKER_LAST_HEARTBEAT: Final = _MAKE.gauge(
-    "broker_last_heartbeat_timestamp_seconds",
-    "Time of the last heartbeat or request of a broker.",
-    "cluster",
-    "broker",
-    "broker_id",
-)
-# Brokers as this controller judges them. Each controller judges for itself: do not add the numbers of several
-
-SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Suspect brokers, which this controller is probing.")
-PROBES: Final = _MAKE.counter(
-    "probes",
-    "Probes of brokers' ports by this controller, by outcome; a closed port, or another broker's, is `no_answer` too.",
-    "outcome",
-)
-BROKERS_FAILED: Final = _MAKE.counter(
-    "brokers_failed",
-    "Brokers that this controller declared failed, by first evidence; each controller judges for itself.",
-    "cluster",
-    "reason",
-)
-
-# Elections
-
-ELECTIONS: Final = _MAKE.counter("election", "Elections by result.", "cluster", "broker", "election_result")
-LOGS_SHRUNK: Final = _MAKE.counter(
-    "log_shrank", "Brokers in sync with less of their log in an election than they were known to have.", "cluster"
-)
-ELECTION_DURATION: Final = _MAKE.histogram(
-    "election_duration_seconds",
-    "From the request, or the loss of the master, until the result was stored.",
-    "election_result",
-)
-FAILOVERS: Final = _MAKE.counter(
-    "failovers", "Elections after the loss of a master, by evidence and outcome.", "cluster", "cause", "outcome"
-)
-FAILOVER_PHASES: Final = _MAKE.histogram(
-    "failover_phase_duration_seconds",
-    "Phases of a failover: detect, judge, fence (until no host that checks roles led clients to a silent master), "
-    "commit, notify (until the new master confirmed), total; serve: from the stored result until the new master was "
-    "seen to take messages.",
-    "phase",
-)
-NOTIFICATIONS: Final = _MAKE.counter(
-    "role_notifications", "Notifications of a broker about its role, by result.", "result"
-)
-
-ROLE_CHECKS: Final = _MAKE.counter(
-    "role_checks",
-    "Answers at roleCheckPort, by verdict: serves, failed, superseded, held, unknown of a broker; leads or follows of "
-    "this controller; invalid of what was no check.",
-    "verdict",
-)
-
-MASTERS_WAITS: Final = _MAKE.gauge("masters_waits", "Requests at /v1/masters that wait for a change.")
-
-# Planned changes of the master. Those under way are at /v1/switchovers
-
-SWITCHOVERS: Final = _MAKE.counter(
-    "switchovers", "Planned switchovers that have ended, by outcome; `refused` were not begun.", "outcome"
-)
-SWITCHOVER_LONGEST_HOLD: Final = _MAKE.gauge(
-    "switchover_longest_hold_seconds", "Longest time that a switchover held clients since the start."
-)
-ROLLING_RESTARTS: Final = _MAKE.gauge("rolling_restarts", "Rolling restarts of sets under way; only of the leader.")
-ROLLING_RESTARTS_ENDED: Final = _MAKE.counter(
-    "rolling_restarts_ended", "Rolling restarts of sets that have ended, by outcome.", "outcome"
-)
-
-# Queue scaling. Topics are in the log and at /v1/scaling/operations. What is under way only of the leader
-
-RESIZES: Final = _MAKE.gauge("resizes", "Resizes of topics under way, by phase.", "phase")
-RESIZE_PHASE_SINCE: Final = _MAKE.gauge(
-    "resize_phase_since_timestamp_seconds",
-    "Since when the resize that is longest in a phase is there; 0 if none is.",
-    "phase",
-)
-RESIZES_OVERDUE: Final = _MAKE.gauge(
-    "resizes_overdue",
-    "Resizes whose phase lasts 10 minutes longer than its waits, or that lacked answers for 10 minutes in it.",
-)
-RESIZE_WRITES_PAUSED_SINCE: Final = _MAKE.gauge(
-    "resize_writes_paused_since_timestamp_seconds",
-    "Since when the ordered topic that is longest without writes has none because of its resize; 0 if none is.",
-)
-RESIZES_ENDED: Final = _MAKE.counter("resizes_ended", "Resizes that have ended, by result.", "result")
-RESIZE_DURATION: Final = _MAKE.histogram(
-    "resize_duration_seconds", "From the request for a resize to its end, whatever that was.", "kind"
-)
-RESIZES_REOPENED: Final = _MAKE.counter(
-    "resizes_reopened", "Times that dropped queues became readable again: late messages, replaced masters."
-)
-RESIZE_CONFLICTS: Final = _MAKE.counter(
-    "resize_conflicts", "Resizes that stopped because somebody else had changed queue numbers."
-)
-RESIZE_ACTIONS: Final = _MAKE.counter(
-    "resize_actions",
-    "Changes of brokers and NameServers, by result; of a round in which some failed only those are counted.",
-    "result",
-)
-RESIZE_ROUNDS_FAILED: Final = _MAKE.counter(
-    "resize_rounds_failed", "Rounds of resizes that could not be stored, or failed by a fault of the controller."
-)
-
-# The autoscaler; of a controller that does not lead all are 0
-
-SCALING_TOPICS_WATCHED: Final = _MAKE.gauge(
-    "scaling_topics_watched", "Topics with a policy that the autoscaler looks at in each round."
-)
-SCALING_TOPICS_LEFT_OUT: Final = _MAKE.gauge(
-    "scaling_topics_left_out", "Topics with a policy that are not looked at, because there are too many."
-)
-SCALING_VERDICTS: Final = _MAKE.gauge(
-    "scaling_verdicts",
-    "Watched topics by what became of their last verdict: kept, proposed, resized, refused.",
-    "verdict",
-)
-SCALING_ROUNDS_FAILED: Final = _MAKE.counter(
-    "scaling_rounds_failed", "Rounds of the autoscaler, or looks at a topic, that failed by a fault of the controller."
-)
-SCALING_ROUND_SECONDS: Final = _MAKE.histogram(
-    "scaling_round_seconds", "Duration of a round of the autoscaler, without the waits that spread it."
-)
-
-# Calls of onRoleChange; what waits only of the leader
-
-ROLE_CALLBACKS: Final = _MAKE.counter("role_callbacks", "Calls of onRoleChange, each attempt, by result.", "result")
-ROLE_CALLBACK_DURATION: Final = _MAKE.histogram("role_callback_duration_seconds", "Duration of a call of onRoleChange.")
-ROLE_CALLBACKS_UNDELIVERED: Final = _MAKE.gauge(
-    "role_callbacks_undelivered", "Sets whose last change of the master onRoleChange has not taken."
-)
-ROLE_CALLBACK_UNDELIVERED_SINCE: Final = _MAKE.gauge(
-    "role_callback_undelivered_since_timestamp_seconds",
-    "Since when the set that waits longest for onRoleChange does; 0 if none does.",
-)
-
-# EndpointSlices of kubernetesSetsFile; what is stale only of the leader
-
-ENDPOINT_SLICE_SYNCS: Final = _MAKE.counter(
-    "endpoint_slice_syncs",
-    "Comparisons of the EndpointSlices of a set with its brokers, by result: unchanged, written or failed.",
-    "result",
-)
-ENDPOINT_SLICES_STALE: Final = _MAKE.gauge(
-    "endpoint_slices_stale",
-    "Sets whose EndpointSlices are not known to be as wanted: a change of their brokers is not published yet, or the "
-    "last comparison failed.",
-)
-ENDPOINT_SLICES_STALE_SINCE: Final = _MAKE.gauge(
-    "endpoint_slices_stale_since_timestamp_seconds",
-    "Since when the set whose EndpointSlices have been stale for longest is so; 0 if none is.",
-)
-BROKERS_NOT_PUBLISHED: Final = _MAKE.gauge(
-    "brokers_not_published",
-    "Brokers of sets with a Service that are in no EndpointSlice: HAProxy leads nobody to them while they are master.",
-)
-
-# The probe of roleProbeTopic; of a controller that does not lead no set is probed
-
-ROLE_PROBE_SENDS: Final = _MAKE.counter("role_probe_sends", "Messages of the probe, by result.", "result")
-ROLE_PROBE_SETS: Final = _MAKE.gauge(
-    "role_probe_sets", "Sets with the topic of the probe: probed, or left_out because there are more than 200.", "state"
-)
-ROLE_PROBE_GAP: Final = _MAKE.histogram(
-    "role_probe_gap_seconds",
-    "Times without an acknowledged message of the probe: from the last before a failure to the first after it.",
-)
-ROLE_PROBE_LAST_GAP: Final = _MAKE.gauge(
-    "role_probe_last_gap_seconds",
-    "The last such time of a set, since this controller leads; none if there was none.",
-    "cluster",
-    "broker",
-)
+_failover, _switchovers, _resizes, _roles, _autoscaler, _callbacks, _probe, _slices = map(vars, MODULES)
+#: In the order of the page.
+_DECLARED: Final = declared_in(_failover, _roles, _switchovers, _resizes, _autoscaler, _callbacks, _slices, _probe)
 
 # Results of the Spark analyses
 
@@ -274,12 +74,12 @@ ANALYTICS_RESULTS: Final = (
 )
 PER_SET_RESULTS: Final = (AVAILABILITY, FLAPPING_SCORE, RECOMMENDED_TIMEOUT, MISSED_HEARTBEATS)
 
-#: All of the above, in the order of the page.
 FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
     *SERVER.history,
-    *(each for each in list(globals().values()) if isinstance(each, MetricFamily)),
+    *_DECLARED.families(MAKE),
+    *ANALYTICS_RESULTS,
     SERVER.config_changes,
 )
 

@@ -1,57 +1,39 @@
-"""The metrics of a controller as Prometheus scrapes them: read from sets, brokers and counts at that moment."""
+"""The metrics of a controller as Prometheus scrapes them: what events counted, and gauges as they stand."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import add
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from controller.callbacks.service import Backlog
 from controller.config import CONTROLLER, ControllerConfig
-from controller.endpoint_slices.service import StaleSlices
+from controller.failover import events
 from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
-from controller.observability.counters import SetCounters
-from controller.scaling.resize.operation import FINISHED, ResizeOperation, ResizePhase
-from controller.scaling.rules.overdue import is_overdue, writes_paused_since
-from controller.scaling.watching.topic_decisions import SHOWN_OUTCOMES
+from controller.observability.log_events import DECLARED
+from controller.roles.events import MASTERS_WAITS
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import SetHealth, health_of
 from remoting.clock import Clock
-from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, LabelGuard, Labels
-from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
+from serving.metrics.counters import BROKERS_MAX, LabelGuard, Labels
+from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values
 from serving.metrics.families import MetricFamily
+from serving.telemetry.events import Measure
+from serving.telemetry.telemetry import Telemetry
 
 #: So many sets are read at a time.
 _SETS_AT_ONCE: Final = 50
-
-_OF_RESIZES: Final = (
-    catalogue.RESIZES,
-    catalogue.RESIZE_PHASE_SINCE,
-    catalogue.RESIZES_OVERDUE,
-    catalogue.RESIZE_WRITES_PAUSED_SINCE,
-)
-#: Phases of resizes under way, as labels.
-_UNDER_WAY: Final = tuple((phase.value,) for phase in ResizePhase if phase not in FINISHED)
 
 
 class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
-    counters: SetCounters
+    telemetry: Telemetry
     control: BrokerRequests
     clock: Clock
+    #: What each part yields of its gauges.
+    measures: Sequence[Callable[[], Iterable[Measure]]] = ()
     #: What the Spark analyses have published last.
     results: Callable[[], Iterable[Sample]] = tuple
-    #: How many rolling restarts are under way.
-    rolling_restarts: Callable[[], int] = int
-    #: Resizes under way.
-    resizes: Callable[[], Iterable[ResizeOperation]] = tuple
-    #: Changes of masters that onRoleChange has not taken.
-    undelivered: Callable[[], Backlog] = Backlog
-    #: Sets whose EndpointSlices are not as wanted.
-    stale_slices: Callable[[], StaleSlices] = StaleSlices
 
 
 class ControllerMetrics(ServerMetrics[ControllerConfig]):
@@ -60,121 +42,71 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
     def __init__(self, sources: ControllerMetricSources) -> None:
         super().__init__(CONTROLLER, catalogue.SERVER, sources)
         self._sources = sources
-        per_set = (
-            catalogue.ACTIVE_BROKERS,
-            catalogue.REPLICAS,
-            catalogue.SYNC_STATE_SET_SIZE,
-            catalogue.MASTER_EPOCH,
-            catalogue.BROKER_LAST_HEARTBEAT,
-            catalogue.ROLE_PROBE_LAST_GAP,
-            *catalogue.PER_SET_RESULTS,
-        )
-        self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
-        self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetHealth), peer_labels=1)
+        self._gauges = {gauge: LabelGuard(gauge.label_sets_max, gauge.peer_labels) for gauge in DECLARED.gauges}
+        self._results_guards = {
+            family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in catalogue.PER_SET_RESULTS
+        }
 
     def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         """Yield what there is of the group, of sets and of brokers."""
-        control, counters = self._sources.control, self._sources.counters
-        yield catalogue.ROLE, single(control.group.role)
-        yield catalogue.LEADER_CHANGES, single(control.group.leader_changes)
-        yield catalogue.FAILURE_DETECTION_SUSPENSIONS, single(counters.failure_detection_suspensions)
-        yield catalogue.SILENT_HOSTS, single(counters.silent_hosts)
-        yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
-        yield catalogue.DISPUTED_EPOCHS, single(control.monitor.disputed_sets)
-        yield catalogue.MASTERS_WAITS, single(control.store.changes.waits)
-        yield from self._sets()
+        gauges = {gauge: Admitted(guard, gauge.combine) for gauge, guard in self._gauges.items()}
+        for measures in (self._of_group, self._of_sets, *self._sources.measures):
+            for measure in measures():
+                if measure is None:
+                    yield None
+                else:
+                    gauges[measure.gauge].add(measure.labels, measure.value)
+        for gauge, found in gauges.items():
+            # One without labels is 0 where its part does not run.
+            unlabelled: tuple[Labels, ...] = () if gauge.labels else ((),)
+            zeros = dict.fromkeys(unlabelled if gauge.known is None else gauge.known, 0.0)
+            yield gauge.family(catalogue.MAKE), zeros | found.values
         yield from self._results()
-        yield from self._resizes()
-        yield catalogue.SWITCHOVER_LONGEST_HOLD, single(counters.switchover_longest_hold_ms / 1000)
-        yield catalogue.ROLLING_RESTARTS, single(self._sources.rolling_restarts())
-        yield catalogue.RESIZES_REOPENED, single(counters.scaling.resizes_reopened)
-        yield catalogue.RESIZE_CONFLICTS, single(counters.scaling.resize_conflicts)
-        yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.scaling.resize_rounds_failed)
-        yield from _autoscaling(counters)
-        yield from self._followers()
-        yield from self._probe()
-        for family, tally in _tallies(counters):
-            yield family, tally.counts()
+        yield from self._sources.telemetry.counts(catalogue.MAKE)
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
-        for family, table in _histogram_tables(self._sources.counters):
-            yield family, table.histograms()
+        yield from self._sources.telemetry.durations(catalogue.MAKE)
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits clusters and sets."""
-        counters = self._sources.counters
-        guards = self._guards | {family: tally.guard for family, tally in _tallies(counters)}
-        return guards | {family: table.guard for family, table in _histogram_tables(counters)}
+        gauges = {gauge.family(catalogue.MAKE): guard for gauge, guard in self._gauges.items()}
+        return gauges | self._results_guards | self._sources.telemetry.guards(catalogue.MAKE)
 
     def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield what analyses have published; sets beyond the limit share the highest."""
-        unlimited = LabelGuard(0, peer_labels=0)
-        found = {family: Admitted(self._guards.get(family, unlimited), max) for family in catalogue.ANALYTICS_RESULTS}
+        unlimited, guards = LabelGuard(0, peer_labels=0), self._results_guards
+        found = {family: Admitted(guards.get(family, unlimited), max) for family in catalogue.ANALYTICS_RESULTS}
         for sample in self._sources.results():
             found[sample.family].add(sample.labels, sample.value)
         yield from ((family, admitted.values) for family, admitted in found.items())
 
-    def _resizes(self) -> Iterator[tuple[MetricFamily, Values]]:
-        """Yield what is under way; a follower has only what it knew when it led last."""
-        if not self._sources.control.group.is_leader:
-            yield from ((family, {}) for family in _OF_RESIZES)
-            return
-        unix_ms = self._sources.clock.unix_ms()
-        present = list(self._sources.resizes())
-        counts: dict[Labels, float] = dict.fromkeys(_UNDER_WAY, 0)
-        since: dict[Labels, float] = dict.fromkeys(_UNDER_WAY, 0)
-        for each in present:
-            labels = (each.phase.value,)
-            counts[labels] = counts.get(labels, 0) + 1
-            since[labels] = min(since.get(labels) or math.inf, each.phase_since_unix_ms / 1000)
-        paused = [began for each in present if (began := writes_paused_since(each)) is not None]
-        yield catalogue.RESIZES, counts
-        yield catalogue.RESIZE_PHASE_SINCE, since
-        yield catalogue.RESIZES_OVERDUE, single(sum(is_overdue(each, unix_ms) for each in present))
-        yield catalogue.RESIZE_WRITES_PAUSED_SINCE, single(min(paused, default=0) / 1000)
+    def _of_group(self) -> Iterator[Measure]:
+        control = self._sources.control
+        yield Measure(events.ROLE, control.group.role)
+        yield Measure(events.LEADER_CHANGES, control.group.leader_changes)
+        yield Measure(events.SILENT_HOSTS, control.monitor.silent_hosts)
+        # A broker that belongs to no set is not being probed.
+        suspects = (control.store.address_of(key) is not None for key in control.detector.suspects)
+        yield Measure(events.SUSPECT_BROKERS, sum(suspects))
+        yield Measure(events.DISPUTED_EPOCHS, control.monitor.disputed_sets)
+        yield Measure(MASTERS_WAITS, control.store.changes.waits)
 
-    def _followers(self) -> Iterator[tuple[MetricFamily, Values]]:
-        """Yield what has not followed the sets yet: callbacks and EndpointSlices."""
-        backlog, stale = self._sources.undelivered(), self._sources.stale_slices()
-        yield catalogue.ROLE_CALLBACKS_UNDELIVERED, single(backlog.sets)
-        yield catalogue.ROLE_CALLBACK_UNDELIVERED_SINCE, single(self._unix_s(backlog.oldest_ms))
-        yield catalogue.ENDPOINT_SLICES_STALE, single(stale.sets)
-        yield catalogue.ENDPOINT_SLICES_STALE_SINCE, single(self._unix_s(stale.oldest_ms))
-        yield catalogue.BROKERS_NOT_PUBLISHED, single(stale.left_out)
-
-    def _unix_s(self, since_ms: int | None) -> float:
-        """Return a monotonic time as Unix seconds; 0 for none."""
-        clock = self._sources.clock
-        return 0 if since_ms is None else (clock.unix_ms() - clock.now_ms() + since_ms) / 1000
-
-    def _probe(self) -> Iterator[tuple[MetricFamily, Values]]:
-        counters = self._sources.counters
-        yield catalogue.ROLE_PROBE_SETS, {(state,): number for state, number in counters.roles.probe_sets.items()}
-        gaps = Admitted(self._guards[catalogue.ROLE_PROBE_LAST_GAP], max)
-        for labels, seconds in counters.roles.probe_last_gaps.items():
-            gaps.add(labels, seconds)
-        yield catalogue.ROLE_PROBE_LAST_GAP, gaps.values
-
-    def _sets(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        others = (*catalogue.PER_SET_RESULTS, catalogue.ROLE_PROBE_LAST_GAP)
-        families = [family for family in self._guards if family not in others]
-        found = {family: Admitted(self._guards[family], _combine(family)) for family in families}
+    def _of_sets(self) -> Iterator[Measure | None]:
         # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
         states: Counter[Labels] = Counter()
         # A follower has only what it has read of its sets; the leader counts them, so that a sum counts each once.
         sets = list(self._sources.control.store.sets()) if self._sources.control.group.is_leader else []
         for number, broker_set in enumerate(sets, 1):
-            self._add_set(found, states, broker_set)
+            yield from self._of_set(broker_set, states)
             if number % _SETS_AT_ONCE == 0:
                 yield None
         for cluster in {cluster for cluster, _ in states}:
-            self._sources.counters.know(cluster)
+            self._sources.telemetry.emit(events.ClusterSeen(cluster=cluster))
         for labels, count in states.items():
-            found[catalogue.BROKER_SETS].add(labels, count)
-        yield from ((family, admitted.values) for family, admitted in found.items())
+            yield Measure(events.BROKER_SETS, count, labels)
 
-    def _add_set(self, found: Mapping[MetricFamily, Admitted], states: Counter[Labels], broker_set: BrokerSet) -> None:
+    def _of_set(self, broker_set: BrokerSet, states: Counter[Labels]) -> Iterator[Measure]:
         clock = self._sources.clock
         now_ms, unix_ms = clock.now_ms(), clock.unix_ms()
         labels = broker_set.cluster, broker_set.broker_name
@@ -184,62 +116,10 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         state = health_of(broker_set, alive)
         for each in SetHealth:
             states[broker_set.cluster, each.value] += each is state
-        found[catalogue.ACTIVE_BROKERS].add(labels, len(alive))
-        found[catalogue.REPLICAS].add(labels, len(broker_set.replicas))
-        found[catalogue.SYNC_STATE_SET_SIZE].add(labels, len(broker_set.sync_state_set))
-        found[catalogue.MASTER_EPOCH].add(labels, broker_set.master_epoch)
+        yield Measure(events.ACTIVE_BROKERS, len(alive), labels)
+        yield Measure(events.REPLICAS, len(broker_set.replicas), labels)
+        yield Measure(events.SYNC_STATE_SET_SIZE, len(broker_set.sync_state_set), labels)
+        yield Measure(events.MASTER_EPOCH, broker_set.master_epoch, labels)
         for i, row in members.items():
-            found[catalogue.BROKER_LAST_HEARTBEAT].add(
-                (*labels, str(i)), (row.last_contact_ms - now_ms + unix_ms) / 1000
-            )
-
-
-def _combine(family: MetricFamily) -> Callable[[float, float], float]:
-    """Return what sets and brokers beyond the limit share: of times the longest ago, of numbers the sum."""
-    return min if family is catalogue.BROKER_LAST_HEARTBEAT else add
-
-
-def _autoscaling(counters: SetCounters) -> Iterator[tuple[MetricFamily, Values]]:
-    yield catalogue.SCALING_TOPICS_WATCHED, single(counters.scaling.topics_watched)
-    yield catalogue.SCALING_TOPICS_LEFT_OUT, single(counters.scaling.topics_left_out)
-    verdicts = counters.scaling.verdicts
-    yield catalogue.SCALING_VERDICTS, {(each,): verdicts.get(each, 0) for each in SHOWN_OUTCOMES}
-    yield catalogue.SCALING_ROUNDS_FAILED, single(counters.scaling.rounds_failed)
-
-
-def _suspects(control: BrokerRequests) -> int:
-    """Return how many brokers are being probed; a broker that belongs to no set is not."""
-    sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detector.suspects)
-    return sum(broker_set is not None and broker_id in broker_set.replicas for broker_set, broker_id in sets)
-
-
-def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], ...]:
-    return (
-        (catalogue.ELECTIONS, counters.elections),
-        (catalogue.FAILOVERS, counters.failovers),
-        (catalogue.NOTIFICATIONS, counters.notifications),
-        (catalogue.ROLE_CHECKS, counters.role_checks),
-        (catalogue.PROBES, counters.probes),
-        (catalogue.BROKERS_FAILED, counters.brokers_failed),
-        (catalogue.LOGS_SHRUNK, counters.logs_shrunk),
-        (catalogue.STORE_TXN, counters.store_calls),
-        (catalogue.SWITCHOVERS, counters.switchovers),
-        (catalogue.ROLLING_RESTARTS_ENDED, counters.rolling_restarts_ended),
-        (catalogue.RESIZES_ENDED, counters.scaling.resizes_ended),
-        (catalogue.RESIZE_ACTIONS, counters.scaling.resize_actions),
-        (catalogue.ROLE_CALLBACKS, counters.roles.callbacks),
-        (catalogue.ENDPOINT_SLICE_SYNCS, counters.roles.slice_syncs),
-        (catalogue.ROLE_PROBE_SENDS, counters.roles.probe_sends),
-    )
-
-
-def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, HistogramTable], ...]:
-    return (
-        (catalogue.ELECTION_DURATION, counters.election_durations),
-        (catalogue.FAILOVER_PHASES, counters.failover_phases),
-        (catalogue.STORE_TXN_DURATION, counters.store_durations),
-        (catalogue.SCALING_ROUND_SECONDS, counters.scaling.rounds),
-        (catalogue.RESIZE_DURATION, counters.scaling.resize_durations),
-        (catalogue.ROLE_CALLBACK_DURATION, counters.roles.callback_durations),
-        (catalogue.ROLE_PROBE_GAP, counters.roles.probe_gaps),
-    )
+            last_s = (row.last_contact_ms - now_ms + unix_ms) / 1000
+            yield Measure(events.LAST_HEARTBEAT, last_s, (*labels, str(i)))

@@ -5,20 +5,21 @@ holds up no other request. One send of a set is under way at a time.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from enum import StrEnum
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from controller.config import ControllerConfig
 from controller.failover.group import Group
-from controller.role_probe.gaps import AcknowledgedSends, ProbeGap
+from controller.role_probe.events import LAST_GAP, SENDS, SETS, ProbeResult, RoleProbeGapEnded, RoleProbeRouteMissing
+from controller.role_probe.gaps import AcknowledgedSends
 from controller.role_probe.targets import ProbeTarget, ProbeTargets
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.messages import send_message
 from remoting.client import Requester
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, Refused
+from serving.telemetry.events import Count, Counted, Emit, Measure
 
 #: As a producer's sendMsgTimeout.
 SEND_MS: Final = 3_000
@@ -30,17 +31,6 @@ _LOOK_MS: Final = 50
 _PAUSE_MS: Final = 700
 #: Beyond two intervals, how much longer an acknowledgement may take without being a gap: a busy disk is none.
 _SLACK_MS: Final = 600
-
-
-class ProbeResult(StrEnum):
-    """How a send ended; the values label metrics."""
-
-    ACKNOWLEDGED = "acknowledged"
-    #: Refused, or not sent: the connection was closed, or there is none.
-    FAILED = "failed"
-    TIMEOUT = "timeout"
-    #: The route has no master, so nothing was sent.
-    NO_MASTER = "no_master"
 
 
 class ProbeOptions(NamedTuple):
@@ -56,19 +46,6 @@ class ProbeOptions(NamedTuple):
         return cls(tuple(each for each in addresses.split(";") if each), config.role_probe_interval_ms)
 
 
-class RoleProbeObserver(Protocol):
-    """Learns what the probe sees, to log and count it."""
-
-    def probe_sent(self, result: ProbeResult) -> None:
-        """Report how a send ended."""
-
-    def probe_gap_ended(self, cluster: str, broker_name: str, gap: ProbeGap) -> None:
-        """Report a gap that has ended."""
-
-    def probe_routes_looked(self, probed: int, left_out: int, problem: str) -> None:
-        """Report how many sets are probed; `problem`: why there is no route of the topic."""
-
-
 class ProbeRuntime(NamedTuple):
     """What the probe reaches the world through."""
 
@@ -78,7 +55,7 @@ class ProbeRuntime(NamedTuple):
     clock: Clock
     topic: str
     options: Callable[[], ProbeOptions]
-    observer: RoleProbeObserver
+    emit: Emit
     #: Runs what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
 
@@ -88,7 +65,7 @@ class RoleProbe:
 
     def __init__(self, runtime: ProbeRuntime) -> None:
         self._group, self._clock, self._topic = runtime.group, runtime.clock, runtime.topic
-        self._options, self._observer, self._start = runtime.options, runtime.observer, runtime.start
+        self._options, self._emit, self._start = runtime.options, runtime.emit, runtime.start
         limits = AdminLimits(timeout_ms=SEND_MS, requests_max=SENDS_A_SECOND_MAX, requests_per_peer_max=64)
         self._admin = AdminClient(runtime.client, limits)
         self._targets = ProbeTargets(
@@ -99,6 +76,16 @@ class RoleProbe:
         self._looked_ms: int | None = None
         #: When the last pause of this process ended.
         self._resumed_ms = 0
+        #: Why there was no route of the topic when that was logged last.
+        self._problem = ""
+        #: In seconds, by cluster and set, since this controller leads.
+        self._last_gaps: dict[tuple[str, str], float] = {}
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield how many sets are probed, and their last gaps."""
+        yield Measure(SETS, len(self._targets.sets), ("probed",))
+        yield Measure(SETS, self._targets.left_out, ("left_out",))
+        yield from (Measure(LAST_GAP, seconds, labels) for labels, seconds in self._last_gaps.items())
 
     async def probe_roles(self) -> None:
         """Probe for ever, while this controller leads."""
@@ -118,7 +105,10 @@ class RoleProbe:
                 self._stop()
             return
         problem = await self._targets.look()
-        self._observer.probe_routes_looked(len(self._targets.sets), self._targets.left_out, problem)
+        if problem and problem != self._problem:
+            self._emit(RoleProbeRouteMissing(topic=self._topic, error=problem))
+        if problem or self._targets.sets:
+            self._problem = problem
         for name in [name for name in self._under_way if name not in self._targets.sets]:
             self._under_way.pop(name).cancel()
         for name in self._targets.sets:
@@ -135,7 +125,7 @@ class RoleProbe:
             task.cancel()
         self._under_way.clear()
         self._targets.clear()
-        self._observer.probe_routes_looked(0, 0, "")
+        self._last_gaps.clear()
 
     async def _watch_pauses(self) -> None:
         """Notice that this process was paused: acknowledgements came, and nobody took them."""
@@ -152,7 +142,7 @@ class RoleProbe:
             began_s = loop.time()
             interval_ms = self._interval_ms()
             result, error = await self._sent(name, target)
-            self._observer.probe_sent(result)
+            self._emit(Counted(count=Count(SENDS, (result.value,))))
             sends.discard_before(self._resumed_ms)
             if result is not ProbeResult.ACKNOWLEDGED:
                 sends.failed(error)
@@ -160,7 +150,8 @@ class RoleProbe:
                 usual_ms = 2 * interval_ms + _SLACK_MS
                 gap = sends.acknowledged(self._clock.now_ms(), target.address or "", usual_ms)
                 if gap is not None:
-                    self._observer.probe_gap_ended(target.cluster, name, gap)
+                    self._last_gaps[target.cluster, name] = gap.gap_ms / 1000
+                    self._emit(RoleProbeGapEnded(cluster=target.cluster, broker=name, gap=gap))
             await asyncio.sleep(max(0.0, began_s + interval_ms / 1000 - loop.time()))
 
     def _interval_ms(self) -> int:

@@ -8,7 +8,7 @@ published. The master epoch fences: a listener ignores a change of a lower one t
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from controller.sets.broker_set import BrokerSet
 from remoting.clock import Clock
@@ -34,19 +34,6 @@ class RoleChange(NamedTuple):
     unix_ms: int
     #: A new leader repeats the last change of each set; `old` is None then.
     is_repeated: bool = False
-
-
-class RoleListener(Protocol):
-    """Acts on changes; called in the event loop of the leading controller, and must not hold it up."""
-
-    def role_changed(self, change: RoleChange) -> None:
-        """Take a change that is stored: the new master may still be a slave for some hundred ms."""
-
-    def master_serves(self, change: RoleChange, after_ms: int) -> None:
-        """Take that the new master of a change has changed to master, so long after the change was published."""
-
-    def hold_ended(self, broker_set: BrokerSet, held_ms: int) -> None:
-        """Take that a switchover held a set for so long, and does so no more."""
 
 
 class RoleChanges:

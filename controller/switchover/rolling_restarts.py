@@ -5,12 +5,13 @@ a broker from here: the operator, or a tool of the operator's, does, as soon as 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Annotated, Any, Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from controller.failover.requests import BrokerRequests
+from controller.switchover.events import RESTARTS, RollingRestartBegun, RollingRestartLookFailed, restart_entered
 from controller.switchover.request import BrokerId, SwitchoverRequest
 from controller.switchover.rolling_restart import (
     RestartFacts,
@@ -28,6 +29,7 @@ from remoting.clock import Clock
 from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused
 from serving.shapes.scaling import Remark
+from serving.telemetry.events import Emit, Measure
 from store.document_store import DocumentStore
 from store.documents import DocumentKind
 from store.store import StoreError
@@ -67,19 +69,6 @@ class RestartNotFound(Exception):
         super().__init__(f"{broker_name} has no rolling restart")
 
 
-class RestartObserver(Protocol):
-    """Learns what becomes of rolling restarts, to log and count them."""
-
-    def restart_begun(self, restart: RollingRestart) -> None:
-        """Report a new one."""
-
-    def restart_entered(self, before: RollingRestart, after: RollingRestart) -> None:
-        """Report that it is in another phase; the last one ends it."""
-
-    def restart_failed_to_look(self, broker_name: str, error: Exception) -> None:
-        """Report a look that could not be stored, or failed by a fault of ours; it is repeated."""
-
-
 class RestartParts(NamedTuple):
     """What rolling restarts work with."""
 
@@ -91,7 +80,7 @@ class RestartParts(NamedTuple):
     #: Returns when the process of the broker at an address has started, Unix ms; None if it does not answer.
     query_boot: Callable[[str], Awaitable[int | None]]
     clock: Clock
-    observer: RestartObserver
+    emit: Emit
     #: Starts a background task.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
 
@@ -117,6 +106,10 @@ class RollingRestarts:
     def waits_for(self) -> Mapping[str, str]:
         """What each restart under way waits for, by broker name, as of its last look."""
         return self._waits_for
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield how many are under way."""
+        yield Measure(RESTARTS, len(self.under_way()))
 
     def under_way(self) -> list[RollingRestart]:
         """Return those that have not ended and can be read; none on a controller that does not lead."""
@@ -157,7 +150,7 @@ class RollingRestarts:
             return encode_restart(restart)
 
         await self._parts.documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)
-        self._parts.observer.restart_begun(restart)
+        self._parts.emit(RollingRestartBegun(restart=restart))
         return restart
 
     def _made(self, broker_name: str, request: RestartRequest, *, after_ms: int) -> RollingRestart:
@@ -195,7 +188,7 @@ class RollingRestarts:
         changed = await self._parts.documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)
         assert changed.after is not None, "it was stored"
         after = _decoded(broker_name, changed.after)
-        self._parts.observer.restart_entered(before, after)
+        self._parts.emit(restart_entered(before, after))
         return after
 
     # What happens by itself
@@ -239,7 +232,7 @@ class RollingRestarts:
             if decision.begins_switchover:
                 await self._switch_over(decision.restart)
         except (StoreError, RequestRefused, RestartRefused) as error:
-            self._parts.observer.restart_failed_to_look(name, error)
+            self._parts.emit(RollingRestartLookFailed(broker=name, error=error))
 
     async def _store(self, before: RollingRestart, after: RollingRestart) -> None:
         def decide(stored: bytes | None) -> bytes:
@@ -251,7 +244,7 @@ class RollingRestarts:
         self._failed.pop(before.id, None)
         self._failed_ms.setdefault((after.id, after.failed_switchovers), self._parts.clock.now_ms())
         if after.phase is not before.phase:
-            self._parts.observer.restart_entered(before, after)
+            self._parts.emit(restart_entered(before, after))
 
     async def _switch_over(self, restart: RollingRestart) -> None:
         request = SwitchoverRequest(requested_by=REQUESTED_BY, reason=restart.reason)

@@ -6,7 +6,7 @@ Clients are released whatever happens: at the end of the hold's phases, when the
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from controller.decisions.election import ElectionResult
 from controller.failover.election_runner import ElectionOutcome
@@ -17,27 +17,16 @@ from controller.roles.checkers import RoleCheckers
 from controller.roles.holds import HOLD_MS_MAX, RoleHolds
 from controller.roles.serving import ServingConfirmations
 from controller.switchover import rules
+from controller.switchover.events import switchover_entered
 from controller.switchover.switchover import HOLDING, Switchover, SwitchoverPhase
 from remoting.clock import Clock
 from remoting.protocol.errors import RequestRefused
+from serving.telemetry.events import Emit
 
 #: Phases that need to know where logs end, and how soon they ask again.
 _QUERIES_S: Final = {SwitchoverPhase.CATCH_UP: 0.25, SwitchoverPhase.DRAIN: 0.01, SwitchoverPhase.VERIFY: 0.25}
 #: The other phases look again so soon: at what this process knows.
 _LOOKS_S: Final = 0.01
-
-
-class SwitchoverObserver(Protocol):
-    """Learns what becomes of switchovers, to log and count them."""
-
-    def switchover_begun(self, switchover: Switchover) -> None:
-        """Report a new switchover."""
-
-    def switchover_refused(self, broker_name: str, problem: str) -> None:
-        """Report one that was not begun."""
-
-    def switchover_entered(self, before: Switchover, after: Switchover) -> None:
-        """Report that it is in another phase; the last one ends it."""
 
 
 class SwitchoverParts(NamedTuple):
@@ -49,15 +38,16 @@ class SwitchoverParts(NamedTuple):
     checkers: RoleCheckers
     query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]]
     clock: Clock
-    observer: SwitchoverObserver
+    emit: Emit
 
 
 class SwitchoverRun:
     """One switchover, which only this object changes."""
 
-    def __init__(self, switchover: Switchover, parts: SwitchoverParts) -> None:
+    def __init__(self, switchover: Switchover, parts: SwitchoverParts, held: Callable[[int], None]) -> None:
+        """`held` is told for how many ms clients were held."""
         self.switchover = switchover
-        self._parts = parts
+        self._parts, self._held = parts, held
         self._term = parts.control.group.term
         #: What showed that the new master has begun its epoch; it may have started anew since.
         self._began = ""
@@ -88,7 +78,9 @@ class SwitchoverRun:
         elif after.phase not in HOLDING:
             self._parts.holds.release(after.broker_name)
         self.switchover = after
-        self._parts.observer.switchover_entered(before, after)
+        if after.is_held and before.held_for_ms is None and after.held_for_ms is not None:
+            self._held(after.held_for_ms)
+        self._parts.emit(switchover_entered(before, after))
 
     async def _perform(self) -> None:
         """Hold the election that a phase begins with."""

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.sets.broker_set import BrokerSet
-from controller.switchover import rules
+from controller.switchover import events, rules
 from controller.switchover.request import SwitchoverRequest
 from controller.switchover.runner import SwitchoverParts, SwitchoverRun
 from controller.switchover.switchover import Switchover
+from serving.telemetry.events import Measure
 
 #: How many switchovers are shown.
 SWITCHOVERS_MAX: Final = 1_000
@@ -54,10 +55,18 @@ class Switchovers:
         self._runs: deque[SwitchoverRun] = deque(maxlen=SWITCHOVERS_MAX)
         #: Sets whose switchover is being checked.
         self._beginning: set[str] = set()
+        self._longest_hold_ms = 0
 
     def __iter__(self) -> Iterator[Switchover]:
         """Yield the switchovers of this controller, the newest first."""
         return (each.switchover for each in reversed(self._runs))
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield how long clients were held at most."""
+        yield Measure(events.LONGEST_HOLD, self._longest_hold_ms / 1000)
+
+    def _held(self, milliseconds: int) -> None:
+        self._longest_hold_ms = max(self._longest_hold_ms, milliseconds)
 
     def of_set(self, broker_name: str) -> Switchover | None:
         """Return the switchover of a set that is under way, or its last one."""
@@ -71,7 +80,7 @@ class Switchovers:
         try:
             return await self._begin(broker_name, request)
         except SwitchoverRefused as refused:
-            self._parts.observer.switchover_refused(broker_name, str(refused))
+            self._parts.emit(events.SwitchoverRefused(broker=broker_name, problem=str(refused)))
             raise
 
     async def _begin(self, broker_name: str, request: SwitchoverRequest) -> Switchover:
@@ -86,9 +95,9 @@ class Switchovers:
         if found.broker_id is None or problem:
             raise SwitchoverRefused(problem)
         switchover = self._made(needs, request, found.broker_id)
-        run = SwitchoverRun(switchover, self._parts)
+        run = SwitchoverRun(switchover, self._parts, self._held)
         self._runs.append(run)
-        self._parts.observer.switchover_begun(switchover)
+        self._parts.emit(events.SwitchoverBegun(switchover=switchover))
         self._start(run.run())
         return switchover
 

@@ -5,9 +5,10 @@ GET_BROKER_EPOCH_CACHE (1007) is a small request that any broker in controller m
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from controller.failover.effects import CheckReachability, ProbeBroker
+from controller.failover.events import BrokerProbed
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ANSWER_MS, ProbeOutcome
 from remoting.client import Requester
@@ -16,6 +17,7 @@ from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, OutOfResources
 from remoting.protocol.shapes.broker import EpochCache
+from serving.telemetry.events import Emit
 
 #: Starts a background task; its failure is reported and ends nothing else.
 Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
@@ -23,20 +25,13 @@ Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
 Reached = Callable[[BrokerKey, str, str], None]
 
 
-class ProbeObserver(Protocol):
-    """Counts probes."""
-
-    def broker_probed(self, outcome: ProbeOutcome) -> None:
-        """Report the outcome of a probe."""
-
-
 class BrokerProber:
     """Sends each probe over a new connection, in a task of its own."""
 
-    def __init__(self, start: Starter, client: Requester, observer: ProbeObserver, reached: Reached) -> None:
+    def __init__(self, start: Starter, client: Requester, emit: Emit, reached: Reached) -> None:
         self._start = start
         self._client = client
-        self._observer = observer
+        self._emit = emit
         self._reached = reached
 
     def probe(self, effect: ProbeBroker) -> None:
@@ -74,7 +69,7 @@ class BrokerProber:
             outcome = ProbeOutcome.NOT_PROBED
         except InvokeError:
             outcome = ProbeOutcome.NO_ANSWER
-        self._observer.broker_probed(outcome)
+        self._emit(BrokerProbed(outcome=outcome))
         return outcome, peer
 
 

@@ -41,7 +41,7 @@ from controller.wire.request_fields import (
 from remoting.clock import Clock
 from remoting.protocol.addresses import ip_of, named_addresses, split_address
 from remoting.protocol.codec import decode_body, decode_fields, encode_fields
-from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import CONTROLLER_REQUESTS, RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, CodeNotSupported
 from remoting.protocol.fastjson import Dialect, encode
@@ -72,6 +72,19 @@ BODY_LIMITS: Final = BodyLimits(
 )
 
 Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
+
+#: Only brokers send these; operators' tools send the others too.
+BROKER_CODES = frozenset(
+    {
+        RequestCode.BROKER_HEARTBEAT,
+        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+        RequestCode.CONTROLLER_REGISTER_BROKER,
+        RequestCode.CONTROLLER_GET_REPLICA_INFO,
+        RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+        RequestCode.CONTROLLER_APPLY_BROKER_ID,
+    }
+    & frozenset(CONTROLLER_REQUESTS)
+)
 
 
 class Handlers:

@@ -10,12 +10,14 @@ import errno
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.roles.check_line import FOLLOWS, INVALID, LEADS, LINE_BYTES_MAX, decode_check, encode_answer
+from controller.roles.events import ROLE_CHECKS, RoleChecked
 from controller.roles.verdict import RoleAnswer
 from remoting.server.server import BindError
+from serving.telemetry.events import Count, Counted, Emit
 
 #: How long a peer may take to send its line.
 LINE_S: Final = 2.0
@@ -29,19 +31,6 @@ _ACCEPT_AGAIN_S: Final = 0.2
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class RoleCheckObserver(Protocol):
-    """Counts role checks and logs what they come to."""
-
-    def role_checked(self, key: BrokerKey, answer: RoleAnswer) -> None:
-        """Report what was answered about a broker."""
-
-    def leader_checked(self, *, leads: bool) -> None:
-        """Report that somebody checked whether this controller leads."""
-
-    def role_check_refused(self) -> None:
-        """Report a peer that sent no valid line in time, or none for which there was a place."""
-
-
 class RoleCheckPort:
     """Listens, and answers from what is known at that moment."""
 
@@ -50,13 +39,13 @@ class RoleCheckPort:
         answer: Callable[[BrokerKey], RoleAnswer],
         leads: Callable[[], bool],
         record: Callable[[BrokerKey, str, RoleAnswer], None],
-        observer: RoleCheckObserver,
+        emit: Emit,
     ) -> None:
         """`answer` returns the role of a broker, `leads` whether this controller leads.
 
         `record` takes the host that has checked a broker, and what it was answered.
         """
-        self._answer, self._leads, self._record, self._observer = answer, leads, record, observer
+        self._answer, self._leads, self._record, self._emit = answer, leads, record, emit
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         #: Peers whose line is not complete: what came of it, and when they are closed. The oldest is the first.
@@ -133,17 +122,20 @@ class RoleCheckPort:
     def _answer_to(self, line: bytes, peer: socket.socket) -> bytes:
         match decode_check(line):
             case None:
-                self._observer.role_check_refused()
+                self._count("invalid")
                 return INVALID
             case BrokerKey() as key:
                 answer = self._answer(key)
-                self._observer.role_checked(key, answer)
+                self._emit(RoleChecked(key=key, answer=answer))
                 self._record(key, _host_of(peer), answer)
                 return encode_answer(answer)
             case _:
                 leads = self._leads()
-                self._observer.leader_checked(leads=leads)
+                self._count("leads" if leads else "follows")
                 return LEADS if leads else FOLLOWS
+
+    def _count(self, answer: str) -> None:
+        self._emit(Counted(count=Count(ROLE_CHECKS, (answer,))))
 
     def _wait(self, peer: socket.socket, line: bytes) -> None:
         waiting = self._waiting.get(peer)
@@ -159,7 +151,7 @@ class RoleCheckPort:
         self._read(peer, self._waiting[peer][0])
 
     def _refuse(self, peer: socket.socket, answer: bytes = b"") -> None:
-        self._observer.role_check_refused()
+        self._count("invalid")
         self._reply(peer, answer)
 
     def _reply(self, peer: socket.socket, answer: bytes) -> None:

@@ -8,10 +8,11 @@ former process has begun.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import ElectionLog, ElectionRecord, NotificationResult
+from controller.failover.election_log import ElectionLog, NotificationResult
+from controller.failover.events import RoleNotificationFailed, RoleNotified
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.wire.broker_prober import Reached, Starter
 from remoting.client import Requester
@@ -22,27 +23,12 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import InvokeError
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.controller import MasterHeader, SyncStateSet
+from serving.telemetry.events import Emit
 
 #: How long a broker may take to change its role; a master waits for what is still to be indexed.
 NOTIFY_TIMEOUT_MS: Final = 3_000
 #: Pauses between the tries.
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
-
-
-class RoleNotificationObserver(Protocol):
-    """Logs, counts and records notifications."""
-
-    def role_notified(
-        self,
-        effect: NotifyRoleChanged,
-        recipient: Recipient,
-        notified: NotificationResult,
-        record: ElectionRecord | None,
-    ) -> None:
-        """Report whether a broker confirmed its role."""
-
-    def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
-        """Report that a broker did not confirm."""
 
 
 class _Superseded(Exception):
@@ -58,7 +44,7 @@ class RoleNotifier:
         client: Requester,
         elections: ElectionLog,
         clock: Clock,
-        observer: RoleNotificationObserver,
+        emit: Emit,
         reached: Reached,
         is_current: Callable[[NotifyRoleChanged, BrokerKey], bool],
     ) -> None:
@@ -71,7 +57,7 @@ class RoleNotifier:
         self._client = client
         self._elections = elections
         self._clock = clock
-        self._observer = observer
+        self._emit = emit
         self._reached = reached
         self._is_current = is_current
         self._under_way: dict[BrokerKey, asyncio.Task[bool]] = {}
@@ -110,7 +96,17 @@ class RoleNotifier:
                 if pause_s is not None:
                     await asyncio.sleep(pause_s)
             else:
-                self._observer.role_notification_failed(effect, recipient, tries, error)
+                self._emit(
+                    RoleNotificationFailed(
+                        broker=effect.broker_name,
+                        broker_id=recipient.broker_id,
+                        addr=recipient.address,
+                        master_epoch=effect.master_epoch,
+                        sync_state_set_epoch=effect.sync_state_set_epoch,
+                        tries=tries,
+                        error=error,
+                    )
+                )
         except _Superseded:
             result = "superseded"
         except asyncio.CancelledError:
@@ -119,7 +115,7 @@ class RoleNotifier:
         finally:
             notified = NotificationResult(result, self._clock.now_ms() - effect.since_ms, tries)
             record = self._elections.notified(effect.broker_name, effect.election, recipient.broker_id, notified)
-            self._observer.role_notified(effect, recipient, notified, record)
+            self._emit(RoleNotified(effect=effect, recipient=recipient, notified=notified, record=record))
 
     async def _try(self, effect: NotifyRoleChanged, recipient: Recipient, request: RemotingCommand) -> tuple[str, str]:
         """Return how a try ended, and why the broker does not know its role, blank if it does."""

@@ -155,13 +155,14 @@ class ServerEventLog(Generic[Config]):
 
     def audit(self, event: LogEvent, **keys: object) -> None:
         """Log a change by request, with its requester."""
-        if (requester := _requester.get()) is not None:
-            keys |= {
-                "peer": requester.peer,
-                "request_code": request_name(self._kind, requester.request_code),
-                "opaque": requester.opaque,
-            }
-        self._logs.write(event, **keys)
+        self._logs.write(event, **keys, **self.requester())
+
+    def requester(self) -> dict[str, object]:
+        """Return what an audit line says of who sent the request; nothing over HTTP."""
+        if (requester := _requester.get()) is None:
+            return {}
+        name = request_name(self._kind, requester.request_code)
+        return {"peer": requester.peer, "request_code": name, "opaque": requester.opaque}
 
     def _request(self, connection: Peer, request: RemotingCommand) -> dict[str, object]:
         # An unknown code is logged as its number.

@@ -14,11 +14,11 @@
     telemetry.emit(BrokerSilent(broker="broker-a", failures=3))
 
 The log event is named after the class (`broker_silent`), its keys are the fields, its meaning is the docstring. A field
-that is None is left out of the line.
+that is None is left out of the line. One that is made of other values has `keys` and `line`.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -27,6 +27,7 @@ from history.rows import Recordable
 from serving.logging.events import Level, LogEvent
 from serving.metrics.counters import Labels
 from serving.metrics.families import FamilyMaker, MetricFamily
+from serving.metrics.server_counters import LATENCY_S
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -39,6 +40,11 @@ class Counter(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     #: Label sets that stand at 0 from the start, so that a rate sees their first time.
     known: tuple[Labels, ...] = ()
+    #: The first so many labels are named by peers, so that only `label_sets_max` label sets have series of their own.
+    peer_labels: int = 0
+    label_sets_max: int = 1
+    #: Values of the last label: all of them start at 0 as soon as one is counted.
+    each: tuple[str, ...] = ()
 
     def family(self, make: FamilyMaker) -> MetricFamily:
         """Return the metric as the catalogue has it."""
@@ -50,10 +56,14 @@ class Timer(msgspec.Struct, frozen=True):
 
     name: str
     meaning: str
+    labels: tuple[str, ...] = ()
+    #: Label sets that are there from the start.
+    known: tuple[Labels, ...] = ()
+    bounds: tuple[float, ...] = LATENCY_S
 
     def family(self, make: FamilyMaker) -> MetricFamily:
         """Return the metric as the catalogue has it."""
-        return make.histogram(self.name, self.meaning)
+        return make.histogram(self.name, self.meaning, *self.labels)
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -62,10 +72,24 @@ class Gauge(msgspec.Struct, frozen=True):
     name: str
     meaning: str
     labels: tuple[str, ...] = ()
+    #: Label sets that are 0 where nobody yields them; None: the only one of a gauge without labels.
+    known: tuple[Labels, ...] | None = None
+    #: As of a counter; what is beyond the limit is combined.
+    peer_labels: int = 0
+    label_sets_max: int = 1
+    combine: Callable[[float, float], float] = max
 
     def family(self, make: FamilyMaker) -> MetricFamily:
         """Return the metric as the catalogue has it."""
         return make.gauge(self.name, self.meaning, *self.labels)
+
+
+class Total(Gauge, frozen=True):
+    """A gauge that only grows, `<prefix><name>_total`."""
+
+    def family(self, make: FamilyMaker) -> MetricFamily:
+        """Return the metric as the catalogue has it."""
+        return make.counter(self.name, self.meaning, *self.labels)
 
 
 class Measure(NamedTuple):
@@ -89,6 +113,7 @@ class Observation(NamedTuple):
 
     timer: Timer
     seconds: float
+    labels: Labels = ()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +127,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     audit: ClassVar[bool] = False
     #: Counts each of its kind.
     counter: ClassVar[Counter | None] = None
+    #: Keys of its line; empty: its fields, `exception` for `exc_info`.
+    keys: ClassVar[tuple[str, ...]] = ()
 
     def counted(self) -> Iterable[Count]:
         """Return what it counts."""
@@ -110,6 +137,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def observed(self) -> Iterable[Observation]:
         """Return how long it took."""
         return ()
+
+    def line(self) -> Mapping[str, object]:
+        """Return what its line says; `exc_info` is an exception whose traceback it shows."""
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return {name: value for name, value in values if value is not None}
 
     def rows(self) -> Iterable[Recordable]:
         """Return its rows of the history."""
@@ -123,7 +155,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return LogEvent(
             name=_CAPITAL.sub("_", cls.__name__).lower(),
             level=cls.level,
-            keys=cls.__struct_fields__,
+            keys=cls.keys or tuple("exception" if name == "exc_info" else name for name in cls.__struct_fields__),
             meaning=" ".join((cls.__doc__ or "").split()),
             advice=cls.advice,
             audit=cls.audit,
@@ -141,13 +173,31 @@ class Counted(Event, frozen=True, kw_only=True):
         return (self.count,)
 
 
+class Observed(Event, frozen=True, kw_only=True):
+    """Something of which only its duration counts."""
+
+    level = None
+    observation: Observation
+
+    def observed(self) -> tuple[Observation]:
+        """Return it."""
+        return (self.observation,)
+
+
+Emit = Callable[[Event], None]
+Metric = Counter | Timer | Gauge
+
+
 class Declared(NamedTuple):
     """What some modules declare, in the order of their definition."""
 
     events: tuple[type[Event], ...]
-    counters: tuple[Counter, ...]
-    timers: tuple[Timer, ...]
-    gauges: tuple[Gauge, ...] = ()
+    metrics: tuple[Metric, ...]
+
+    @property
+    def gauges(self) -> Iterator[Gauge]:
+        """Yield what is read at a scrape."""
+        return (metric for metric in self.metrics if isinstance(metric, Gauge))
 
     def log_events(self) -> Iterator[LogEvent]:
         """Yield every event that writes a line."""
@@ -155,18 +205,18 @@ class Declared(NamedTuple):
 
     def families(self, make: FamilyMaker) -> Iterator[MetricFamily]:
         """Yield every metric as the catalogue has it."""
-        yield from (gauge.family(make) for gauge in self.gauges)
-        yield from (counter.family(make) for counter in self.counters)
-        yield from (timer.family(make) for timer in self.timers)
+        yield from (metric.family(make) for metric in self.metrics)
 
 
 def declared_in(*modules: Mapping[str, object]) -> Declared:
-    """Return the events and metrics that modules (their `vars`) define; imported ones count once."""
-    values = list({id(value): value for module in modules for value in module.values()}.values())
+    """Return the events and metrics that modules (their `vars`) define, and the general ones; imported ones count once.
+
+    An event whose name begins with an underscore has only what others share.
+    """
+    every = (*modules, {"Counted": Counted, "Observed": Observed})
+    values = list({id(value): value for module in every for value in module.values()}.values())
     events = (value for value in values if isinstance(value, type) and issubclass(value, Event) and value is not Event)
     return Declared(
-        tuple(events),
-        tuple(value for value in values if isinstance(value, Counter)),
-        tuple(value for value in values if isinstance(value, Timer)),
-        tuple(value for value in values if isinstance(value, Gauge)),
+        tuple(event for event in events if not event.__name__.startswith("_")),
+        tuple(value for value in values if isinstance(value, Metric)),
     )

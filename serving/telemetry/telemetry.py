@@ -1,49 +1,87 @@
 """Carries out what events declare: `emit` writes the line, moves the metrics and records the rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from history.recorder import Recorder
+from remoting.clock import Clock
 from serving.logging.logs import Logs
-from serving.metrics.counters import CounterTable, Histogram, Labels
+from serving.metrics.counters import CounterTable, Histogram, HistogramTable, LabelGuard, Labels, Living, everything
 from serving.metrics.families import FamilyMaker, MetricFamily
-from serving.metrics.server_counters import LATENCY_S
-from serving.telemetry.events import Declared, Event
+from serving.telemetry.events import Counter, Declared, Emit, Event, Timer
+
+#: What stands at 0 from the start where there are no labels: a rate has to see its first event.
+_UNLABELLED: Final = ((),)
 
 
 class Telemetry:
     """What one server tells; touched by its loop alone."""
 
-    def __init__(self, logs: Logs, declared: Declared, recorder: Recorder | None = None) -> None:
-        """Take the log, what is declared, and where rows go; None records nothing."""
+    def __init__(
+        self,
+        logs: Logs,
+        declared: Declared,
+        recorder: Recorder | None = None,
+        *,
+        living: Living = everything,
+        requester: Callable[[], Mapping[str, object]] = dict,
+    ) -> None:
+        """Take the log, what is declared, and where rows go; None records nothing.
+
+        `living` returns the clusters that have members, `requester` what the line of an audit event says of its sender.
+        """
         self._logs = logs
         self._recorder = recorder
+        self._requester = requester
+        #: Take every event after it was told.
+        self.followers: list[Emit] = []
         self._log_events: Final = {event: event.log_event() for event in declared.events}
-        # One without labels stands at 0 from the start, too: a rate has to see its first event.
         self._counts: Final = {
-            counter: CounterTable(known=counter.known if counter.labels else ((),)) for counter in declared.counters
+            counter: CounterTable(
+                label_sets_max=counter.label_sets_max,
+                peer_labels=counter.peer_labels,
+                known=counter.known if counter.labels else _UNLABELLED,
+                each=counter.each,
+                living=living,
+            )
+            for counter in declared.metrics
+            if isinstance(counter, Counter)
         }
-        self._durations: Final = {timer: Histogram(LATENCY_S) for timer in declared.timers}
+        self._durations: Final = {
+            timer: HistogramTable(timer.bounds, known=timer.known if timer.labels else _UNLABELLED)
+            for timer in declared.metrics
+            if isinstance(timer, Timer)
+        }
 
     def emit(self, event: Event) -> None:
         """Tell an event; raises KeyError for one whose module was not declared."""
         for counter, labels, amount in event.counted():
             self._counts[counter].add(labels, amount)
-        for timer, seconds in event.observed():
-            self._durations[timer].observe(seconds)
+        for timer, seconds, labels in event.observed():
+            self._durations[timer].observe(labels, seconds)
         if (log_event := self._log_events[type(event)]) is not None:
-            values = ((name, getattr(event, name)) for name in log_event.keys)
-            self._logs.write(log_event, **{name: value for name, value in values if value is not None})
+            self._logs.write(log_event, **event.line(), **(self._requester() if log_event.audit else {}))
         if self._recorder is not None:
             for row in event.rows():
                 self._recorder.enqueue(row)
+        for follow in self.followers:
+            follow(event)
 
-    def counts(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, dict[Labels, float]]]:
+    def counts(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, Mapping[Labels, int]]]:
         """Yield each counter as a scrape reads it."""
         for counter, table in self._counts.items():
-            yield counter.family(make), dict(table.counts())
+            yield counter.family(make), table.counts()
 
-    def durations(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, dict[Labels, Histogram]]]:
+    def durations(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, Mapping[Labels, Histogram]]]:
         """Yield each timer as a scrape reads it."""
-        for timer, histogram in self._durations.items():
-            yield timer.family(make), {(): histogram}
+        for timer, table in self._durations.items():
+            yield timer.family(make), table.histograms()
+
+    def guards(self, make: FamilyMaker) -> dict[MetricFamily, LabelGuard]:
+        """Return what limits the labels that peers name."""
+        return {counter.family(make): table.guard for counter, table in self._counts.items()}
+
+
+def unix_s(since_ms: int | None, clock: Clock) -> float:
+    """Return a monotonic time as Unix seconds, as gauges show it; 0 for none."""
+    return 0 if since_ms is None else (clock.unix_ms() - clock.now_ms() + since_ms) / 1000

@@ -12,39 +12,17 @@ from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.config import CONTROLLER
-from controller.observability import (
-    autoscaler_log_events,
-    callback_log_events,
-    log_events,
-    metric_catalogue,
-    probe_log_events,
-    role_log_events,
-    slice_log_events,
-    switchover_log_events,
-)
+from controller.failover.events import BROKERS_FAILED, FAILOVERS
+from controller.observability import log_events, metric_catalogue
 from controller.observability.analytics_results import Sample
-from controller.observability.log_events import EVENTS
+from controller.observability.log_events import DECLARED, EVENTS
 from controller.observability.metric_catalogue import FAMILIES
+from controller.role_probe.events import LAST_GAP
 from serving.logging import server_events
-from serving.logging.events import Level, LogEvent, common_keys
+from serving.logging.events import Level, common_keys
+from serving.telemetry.events import Count, Counted, Measure
 
 ROOT = Path(__file__).parents[2]
-CONSTANTS = {
-    name: value
-    for catalogue in (
-        server_events,
-        log_events,
-        autoscaler_log_events,
-        callback_log_events,
-        probe_log_events,
-        role_log_events,
-        slice_log_events,
-        switchover_log_events,
-    )
-    for name, value in vars(catalogue).items()
-    if isinstance(value, LogEvent)
-}
-CATALOGUES = {"event_catalogue.py", "server_events.py"}
 SOURCES = [path for package in ("controller", "serving") for path in (ROOT / package).rglob("*.py")]
 
 #: What no label may hold, since there are too many of it or peers choose it.
@@ -66,12 +44,12 @@ async def lively(controller):
     controller.logs._limits.suppressed["broker_failed"] += 1
     controller.statistics.count_finished(1004, 0)
     controller.statistics.latencies_of(1004).add(1_000_000, 1)
-    controller.counters.brokers_failed.add(("C", "timeout"))
-    controller.counters.failovers.add(("C", "timeout", "failed_over"))
+    controller.telemetry.emit(Counted(count=Count(BROKERS_FAILED, ("C", "timeout"))))
+    controller.telemetry.emit(Counted(count=Count(FAILOVERS, ("C", "timeout", "failed_over"))))
     controller.results = tuple(
         Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS
     )
-    controller.counters.roles.probe_last_gaps["C", "broker-a"] = 1.5
+    controller.probe_measures = (Measure(LAST_GAP, 1.5, ("C", "broker-a")),)
     await controller.get("/healthz")
 
 
@@ -84,8 +62,13 @@ def parsed_name(family):
     return family.name.removesuffix("_total") if family.kind == "counter" else family.name
 
 
-def test_every_event_of_the_code_is_on_the_page():
-    assert set(CONSTANTS.values()) == set(EVENTS)
+def test_every_module_that_declares_something_is_collected():
+    """One of its events would raise KeyError otherwise."""
+    declaring = re.compile(r"^class \w+\(Event\b|^[A-Z_]+: Final = (Counter|Timer|Gauge)\(", re.MULTILINE)
+    found = {path for path in (ROOT / "controller").rglob("*.py") if declaring.search(path.read_text())}
+    assert found == {Path(module.__file__) for module in log_events.MODULES}
+    assert len(FAMILIES) == len(set(FAMILIES))
+    assert {metric.family(metric_catalogue.MAKE) for metric in DECLARED.metrics} <= set(FAMILIES)
 
 
 def test_the_log_page_is_the_catalogue():
@@ -110,22 +93,22 @@ def test_each_event_has_a_meaning_and_advice(event):
     assert "|" not in event.meaning + event.advice
 
 
-def test_no_two_events_share_a_name_and_each_constant_is_named_for_its_event():
+def test_no_two_events_share_a_name():
     assert len({event.name for event in EVENTS}) == len(EVENTS)
-    for name, event in CONSTANTS.items():
-        assert event.name.upper() == name
 
 
-def test_every_event_is_written_somewhere():
+def test_every_event_is_told_somewhere():
     used = set()
     for path in SOURCES:
-        if path.name in CATALOGUES:
+        if path.name == "server_events.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Attribute(attr=name) | ast.Name(id=name):
                     used.add(name)
-    assert CONSTANTS.keys() - used == set()
+    told = {event.__name__ for event in DECLARED.events}
+    own = {name for name, event in vars(server_events).items() if event in EVENTS}
+    assert (told | own) - used == set()
 
 
 def test_nothing_is_printed_or_logged_past_the_catalogue():

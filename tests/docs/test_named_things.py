@@ -7,7 +7,9 @@ from typing import Final
 import pytest
 from documents import ROOT, files
 
-from offsets.catalogues import EVENTS
+from controller.observability.log_events import EVENTS as OF_CONTROLLERS
+from namesrv.observability.log_events import EVENTS as OF_NAME_SERVERS
+from offsets.catalogues import EVENTS as OF_OFFSET_MANAGERS
 
 #: A file or folder of the repository in a document: in a sentence, a table or a picture.
 _FILE: Final = re.compile(
@@ -62,7 +64,7 @@ _OF_OTHERS: Final = frozenset(
 def words() -> set[str]:
     """Every word of the code, of the chart and its rules, and of what peers send; events of a class have its name."""
     sources = (*files(".py", ".yaml", ".json", ".java", ".toml"), *(ROOT / "docs" / "protocol").glob("*.md"))
-    events = {event.name for event in EVENTS}
+    events = {event.name for event in (*OF_CONTROLLERS, *OF_NAME_SERVERS, *OF_OFFSET_MANAGERS)}
     return _OF_OTHERS.union(events, *(re.findall(r"\w+", path.read_text()) for path in sources))
 
 

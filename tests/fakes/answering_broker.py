@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from controller.failover.events import BrokerProbed, RoleNotificationFailed, RoleNotified
 from fakes.clock import FakeClock
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -68,14 +69,14 @@ class RecordingObserver:
         self.notified = []
         self.failed = []
 
-    def broker_probed(self, outcome):
-        self.outcomes.append(outcome)
-
-    def role_notified(self, effect, recipient, notified, record):
-        self.notified.append((effect, recipient.broker_id, notified, record))
-
-    def role_notification_failed(self, effect, recipient, tries, error):
-        self.failed.append((recipient.broker_id, tries, error))
+    def emit(self, event):
+        match event:
+            case BrokerProbed(outcome=outcome):
+                self.outcomes.append(outcome)
+            case RoleNotified():
+                self.notified.append((event.effect, event.recipient.broker_id, event.notified, event.record))
+            case RoleNotificationFailed():
+                self.failed.append((event.broker_id, event.tries, event.error))
 
 
 class Sender:

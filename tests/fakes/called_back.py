@@ -4,6 +4,13 @@ import asyncio
 
 from controller.app.role_callbacks import names_sets
 from controller.callbacks.delivered import DeliveredMasters
+from controller.callbacks.events import (
+    RoleCallbackDelivered,
+    RoleCallbackFailed,
+    RoleCallbacksNotStored,
+    RoleCallbacksRequested,
+    RoleCallbackUnusable,
+)
 from controller.callbacks.outcome import CallOutcome, CallResult
 from controller.callbacks.reported import ReportedChanges
 from controller.callbacks.service import CallbackOptions, CallbackRuntime, RoleCallbacks
@@ -62,17 +69,17 @@ class RecordedCallbacks:
     def __init__(self):
         self.unusable, self.ended, self.not_stored, self.requested = [], [], [], []
 
-    def callback_unusable(self, problem):
-        self.unusable.append(problem)
-
-    def callback_ended(self, callback, outcome, duration_ms, retry_ms):
-        self.ended.append((callback.change.master_epoch, outcome.result, duration_ms, retry_ms))
-
-    def redelivery_requested(self, prefix, sets):
-        self.requested.append((prefix, sets))
-
-    def callbacks_not_stored(self, error):
-        self.not_stored.append(error)
+    def emit(self, event):
+        match event:
+            case RoleCallbackUnusable(error=error):
+                self.unusable.append(error)
+            case RoleCallbackDelivered() | RoleCallbackFailed():
+                epoch, result = event.callback.change.master_epoch, event.outcome.result
+                self.ended.append((epoch, result, event.duration_ms, getattr(event, "retry_ms", 0)))
+            case RoleCallbacksRequested(prefix=prefix, broker_sets=sets):
+                self.requested.append((prefix, sets))
+            case RoleCallbacksNotStored(error=error):
+                self.not_stored.append(error)
 
 
 class _Leadership:
@@ -107,7 +114,7 @@ class CallingController:
                 caller=receiver,
                 clock=self.clock,
                 options=lambda: CallbackOptions(timeout_ms=10_000, calls_max=self.calls_max),
-                observer=self.observer,
+                emit=self.observer.emit,
                 is_named=names_sets(sets),
                 explain=self._explain,
                 start=lambda work: self.tasks.start(work, "call"),

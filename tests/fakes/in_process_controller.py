@@ -12,11 +12,11 @@ import aiohttp
 from yarl import URL
 
 from controller.app.controller_core import failover
-from controller.callbacks.service import Backlog
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
 from controller.failover.effects import NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
+from controller.failover.events import StoreCalled, StoreFileRemoved
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState, FailoverRuntime
@@ -28,18 +28,15 @@ from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.switchover_views import PlannedChanges
 from controller.http.views import ShownSets, views_of
-from controller.observability.autoscaler_event_log import AutoscalerEventLog
-from controller.observability.counters import SetCounters
-from controller.observability.event_log import ControllerEventLog
+from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
-from controller.observability.resize_event_log import ResizeEventLog
-from controller.observability.switchover_event_log import SwitchoverEventLog
 from controller.roles.broker_roles import BrokerRoles
 from controller.roles.changes import RoleChanges
 from controller.roles.checkers import RoleCheckers
 from controller.roles.holds import RoleHolds
 from controller.roles.serving import ServingConfirmations
 from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.execution.events import resize_measures
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.watching.policy_source import PolicySource
@@ -67,7 +64,10 @@ from serving.http.paths import endpoints_of
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
+from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import logged_tasks
+from serving.process.event_log import ServerEventLog
+from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
 from store.store import ControllerMember, SetStore
 
@@ -110,7 +110,7 @@ def new_control(controller):
             clock=controller.clock,
             config=lambda: controller.settings.config,
             perform=controller._perform,
-            observer=controller.journal,
+            emit=controller.telemetry.emit,
             start=controller._start,
         ),
         controller.elections,
@@ -155,8 +155,9 @@ class InProcessController(SimulatedBrokers):
         self.clock = FakeClock()
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
-        self.counters = SetCounters()
-        self.journal = ControllerEventLog(self.logs, self.counters, self.config)
+        self.counters = ServerCounters()
+        self.journal = ServerEventLog(CONTROLLER, self.logs, self.counters, self.config)
+        self.telemetry = Telemetry(self.logs, DECLARED, requester=self.journal.requester)
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
         self.replica_infos = ReplicaInfoCache()
@@ -179,6 +180,8 @@ class InProcessController(SimulatedBrokers):
         self.results = ()
         #: Resizes under way.
         self.resizes = ()
+        #: What a probe measures.
+        self.probe_measures = ()
         #: What calls onRoleChange.
         self.callbacks = None
         self.metrics = self.new_metrics()
@@ -196,8 +199,13 @@ class InProcessController(SimulatedBrokers):
                 control=self.control,
                 clock=self.clock,
                 results=lambda: self.results,
-                resizes=lambda: self.resizes,
-                undelivered=lambda: self.callbacks.backlog if self.callbacks is not None else Backlog(),
+                telemetry=self.telemetry,
+                measures=(
+                    lambda: self.callbacks.measures() if self.callbacks is not None else (),
+                    lambda: self.probe_measures,
+                    lambda: (*self.autoscaler.measures(), *self.planned.restarts.measures()),
+                    lambda: resize_measures(self.resizes, self.clock.unix_ms()) if self.group.is_leader else (),
+                ),
             )
         )
 
@@ -214,18 +222,25 @@ class InProcessController(SimulatedBrokers):
         self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.control.monitor.take_over()
 
+    def count(self, counter):
+        """Return the counts of a counter that are not 0."""
+        return {labels: count for labels, count in self.telemetry._counts[counter].counts().items() if count}
+
     def journal_of_store(self):
         controller = self
 
         class StoreCalls:
+            def tell(self, event):
+                controller.loop.call_soon_threadsafe(controller.telemetry.emit, event)
+
             def store_call(self, kind, result, seconds):
-                controller.loop.call_soon_threadsafe(controller.journal.store_call, kind, result, seconds)
+                self.tell(StoreCalled(operation=kind, result=result, seconds=seconds))
 
             def task_failed(self, name, error):
                 controller.loop.call_exception_handler({"message": name, "exception": error})
 
             def store_file_removed(self, error):
-                controller.loop.call_soon_threadsafe(controller.journal.store_file_removed, error)
+                self.tell(StoreFileRemoved(error=error))
 
         return StoreCalls()
 
@@ -249,7 +264,7 @@ class InProcessController(SimulatedBrokers):
                 client=self.client,
                 clock=self.clock,
                 options=lambda: ScalingOptions.of(self.settings.config),
-                listener=ResizeEventLog(self.logs, self.counters),
+                emit=self.telemetry.emit,
                 start=self._start,
             )
         )
@@ -264,7 +279,6 @@ class InProcessController(SimulatedBrokers):
 
     def new_autoscaler(self, policy_file=""):
         """Return an autoscaler that looks when a test lets it."""
-        self.scaling_log = AutoscalerEventLog(self.logs, self.counters)
         runtime = AutoscalerRuntime(
             scaling=self.scaling,
             requests=TopicRequests.over(
@@ -274,17 +288,16 @@ class InProcessController(SimulatedBrokers):
                 StoredMasters(self.store),
                 self.scaling.group_kinds,
             ),
-            observer=self.scaling_log,
+            emit=self.telemetry.emit,
             clock=self.clock,
             options=lambda: AutoscalerOptions.of(self.settings.config),
             outlook=lambda _: AnalysisOutlook(),
             start=self._start,
         )
-        return Autoscaler(runtime, PolicySource(str(policy_file), self.scaling.documents, self.scaling_log))
+        return Autoscaler(runtime, PolicySource(str(policy_file), self.scaling.documents, self.telemetry.emit))
 
     def new_planned(self):
         """Return switchovers and rolling restarts; brokers answer by `log_ends`, `all_ack` and `boots`."""
-        log = SwitchoverEventLog(self.logs, self.counters)
         parts = SwitchoverParts(
             control=self.control,
             holds=self.roles.holds,
@@ -292,7 +305,7 @@ class InProcessController(SimulatedBrokers):
             checkers=self.roles.checkers,
             query_log_ends=self._log_ends,
             clock=self.clock,
-            observer=log,
+            emit=self.telemetry.emit,
         )
         switchovers = Switchovers(parts, self._all_ack, self._start)
         restarts = RestartParts(
@@ -302,7 +315,7 @@ class InProcessController(SimulatedBrokers):
             check_leads=self.scaling.check_leads,
             query_boot=self._boot,
             clock=self.clock,
-            observer=log,
+            emit=self.telemetry.emit,
             start=self._start,
         )
         return PlannedChanges(self.autoscaler, switchovers, RollingRestarts(restarts))

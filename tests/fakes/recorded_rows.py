@@ -29,6 +29,17 @@ def recorded(folder, family, work):
     return landed(folder, family)
 
 
+def recorded_events(folder, family, events):
+    """The rows of a family that come of events."""
+
+    def work(recorder):
+        for event in events:
+            for row in event.rows():
+                recorder.enqueue(row)
+
+    return recorded(folder, family, work)
+
+
 def landed(folder, family):
     """The rows of a family below a folder."""
     files = sorted(folder.glob(f"**/family={family}/**/*.jsonl"))

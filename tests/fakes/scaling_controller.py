@@ -3,10 +3,17 @@
 import asyncio
 
 from controller.failover.group import Group
+from controller.scaling.execution.events import (
+    ResizeActionsFailed,
+    ResizeCreated,
+    ResizePhaseEntered,
+    ResizeRoundFailed,
+)
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+from serving.telemetry.events import Count, Counted
 from store.embedded import EmbeddedStore
 from store.store import ControllerMember, SetStore, StoreError
 
@@ -36,27 +43,25 @@ class RecordedResizes:
     """What was reported of resizes."""
 
     def __init__(self):
-        self.created, self.phases, self.failed, self.faults, self.done = [], [], [], [], []
+        self.created, self.phases, self.failed, self.faults, self.done = [], [], [], [], 0
         #: Raised at the next phase.
         self.fault = None
 
-    def resize_created(self, operation):
-        self.created.append(operation.id)
-
-    def phase_entered(self, _, after):
-        if (fault := self.fault) is not None:
-            self.fault = None
-            raise fault
-        self.phases.append((after.topic, after.phase))
-
-    def actions_failed(self, _, failures):
-        self.failed += failures
-
-    def actions_done(self, _, actions):
-        self.done += actions
-
-    def round_failed(self, operation, error):
-        self.faults.append((operation.topic, error))
+    def emit(self, event):
+        match event:
+            case ResizeCreated(operation=operation):
+                self.created.append(operation.id)
+            case ResizePhaseEntered(operation=after):
+                if (fault := self.fault) is not None:
+                    self.fault = None
+                    raise fault
+                self.phases.append((after.topic, after.phase))
+            case ResizeActionsFailed(failures=failures):
+                self.failed += failures
+            case Counted(count=Count(amount=amount)):
+                self.done += amount
+            case ResizeRoundFailed(operation=operation, error=error):
+                self.faults.append((operation.topic, error))
 
 
 class _Leadership:
@@ -86,7 +91,7 @@ class ScalingController:
                 client=self.client,
                 clock=self.clock,
                 options=lambda: ScalingOptions(name_servers(), running_max),
-                listener=self.listener,
+                emit=self.listener.emit,
                 start=self._start,
             )
         )

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from peers.waiting import wait_until
 
-from controller.recording.set_recorder import SetEvent
+from controller.failover.events import SetRow
 from history import event_queue, landing
 from history import recorder as module
 from history.heartbeats import Heartbeat, SingleHeartbeat
@@ -250,7 +250,7 @@ def test_ticks_are_written_after_all_that_happened_before_them(desk, monkeypatch
         desk.recorder._landing, "append", lambda family, *args: (written.append(family), append(family, *args))
     )
     desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
-    desk.recorder.enqueue(SetEvent("registered", NO_BROKER, {}))
+    desk.recorder.enqueue(SetRow("registered", NO_BROKER, {}))
     for _ in range(1_200):
         desk.recorder.enqueue_heartbeat(a_heartbeat(desk.clock))
     desk.recorder.enqueue(Tick({"interval_ms": 10_000}))

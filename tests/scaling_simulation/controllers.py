@@ -9,6 +9,7 @@ from msgspec import structs
 from simulation.processes import Process
 
 from controller.scaling.execution import service
+from controller.scaling.execution.events import ResizeRoundFailed
 from controller.scaling.execution.operations import OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused, ScalingOptions
 from controller.scaling.resize.operation import decode_operation
@@ -75,7 +76,7 @@ class Controller:
                     client=self,
                     clock=self.process,
                     options=lambda: options,
-                    listener=self,
+                    emit=self.tell,
                     start=self.process.create_task,
                 )
             )
@@ -151,14 +152,10 @@ class Controller:
         if before is None or before.phase is not operation.phase or len(before.steps) != len(operation.steps):
             self.world.entered(operation)
 
-    def resize_created(self, _):
-        """Nothing: it is known from the store."""
-
-    phase_entered = actions_failed = actions_done = lambda *_: None
-
-    def round_failed(self, _, error):
-        if not isinstance(error, StoreError):
-            self.world.fail("a round failed: %r", error)
+    def tell(self, event):
+        # What else is told is known from the store.
+        if isinstance(event, ResizeRoundFailed) and event.is_fault:
+            self.world.fail("a round failed: %r", event.error)
 
     def is_lost(self, peer, code):
         if code == BrokerRequestCode.GET_CONSUMER_RUNNING_INFO:

@@ -8,8 +8,17 @@ import asyncio
 
 from controller.app.controller_core import ControllerCore, Edge
 from controller.config import CONTROLLER, ControllerConfig
+from controller.failover.events import (
+    BrokerFailed,
+    ElectionHeld,
+    FailureDetectionSuspended,
+    LeadershipGained,
+    LeadershipLost,
+    StoreFailed,
+)
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.roles.changes import RoleChanges
+from controller.switchover.events import RollingRestartEnded, RollingRestartPhaseEntered, SwitchoverPhaseEntered
 from controller.switchover.rolling_restart import RestartPhase
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
 from controller.switchover.runner import SwitchoverParts
@@ -98,7 +107,7 @@ class Controller:
                 replica_infos=replica_infos,
                 role_changes=role_changes,
                 settings=StoredConfig(CONTROLLER, config, watcher, lambda _: None),
-                observer=watcher,
+                emit=watcher.tell,
                 is_own_host=self.is_own_host,
                 record_heartbeat=None,
                 stop=asyncio.Event(),
@@ -121,7 +130,7 @@ class Controller:
             checkers=roles.checkers,
             query_log_ends=LogEndQueries(client).query,
             clock=self.process,
-            observer=watcher,
+            emit=watcher.tell,
         )
         self.switchovers = Switchovers(parts, queries.all_ack, engine.begin)
         self.documents, self.has_documents = DocumentStore(self.backend, [DocumentKind.ROLLING_RESTART]), False
@@ -133,7 +142,7 @@ class Controller:
                 check_leads=self.check_leads,
                 query_boot=queries.boot_unix_ms,
                 clock=self.process,
-                observer=watcher,
+                emit=watcher.tell,
                 start=engine.begin,
             )
         )
@@ -269,54 +278,48 @@ class Watcher:
         self.controller, self.process, self.world = controller, process, controller.world
 
     def __getattr__(self, name):
-        return _nothing
+        # Of the store and of the settings nothing has to be known.
+        return lambda *_, **__: None
 
     def task_failed(self, name, error):
         if not self.process.is_dead:
             self.world.note_failure(f"{self.controller.me.id}: {name} failed: {error!r}", error)
 
-    def election_held(self, record, *, is_new, seconds):
-        if not self.process.is_dead:
-            self.world.set_of(record.broker_name).elected(self.controller, record, is_new=is_new)
+    def tell(self, event):
+        match event:
+            case FailureDetectionSuspended(held_ms=held_ms):
+                self.world.note("%s doubts itself after %d ms", self.controller.me.id, held_ms)
+            case StoreFailed(error=error):
+                self.world.note("%s cannot store: %s", self.controller.me.id, error)
+            case SwitchoverPhaseEntered(switchover=after):
+                self.world.note("%s: switchover to %s is in %s: %s", *self._planned(after))
+            case _ if not self.process.is_dead:
+                self._tell_of_the_living(event)
 
-    def broker_failed(self, dead, broker_set):
-        if not self.process.is_dead:
-            self.world.set_of(dead.key.broker_name).judged_failed(self.controller, dead)
+    def _tell_of_the_living(self, event):
+        match event:
+            case ElectionHeld(record=record, is_new=is_new):
+                self.world.set_of(record.broker_name).elected(self.controller, record, is_new=is_new)
+            case BrokerFailed(failure=dead):
+                self.world.set_of(dead.key.broker_name).judged_failed(self.controller, dead)
+            case LeadershipGained():
+                self._leads()
+            case LeadershipLost():
+                self.world.note("%s leads no more", self.controller.me.id)
+            case RollingRestartPhaseEntered(restart=after) | RollingRestartEnded(restart=after):
+                self.world.note("%s: rolling restart of %s is in %s: %s", *self._planned(after))
+                if after.phase is RestartPhase.RESTART:
+                    self.world.set_of(after.broker_name).named_for_restart(after.broker_id)
 
-    def leadership_gained(self, *_):
-        if not self.process.is_dead:
-            self.world.note("%s serves as leader", self.controller.me.id)
-            for each in self.world.sets:
-                each.leader_knows_properties = False
-            self.world.look_who_leads()
-            if self.world.settings.is_planned:
-                self.controller.has_documents = False
-                self.controller.engine.begin(self.controller.load_documents())
-
-    def leadership_lost(self, *_):
-        if not self.process.is_dead:
-            self.world.note("%s leads no more", self.controller.me.id)
-
-    def switchover_entered(self, before, after):
-        self.world.note("%s: switchover to %s is in %s: %s", *self._planned(after))
-
-    def restart_entered(self, before, after):
-        if self.process.is_dead:
-            return
-        self.world.note("%s: rolling restart of %s is in %s: %s", *self._planned(after))
-        if after.phase is RestartPhase.RESTART:
-            self.world.set_of(after.broker_name).named_for_restart(after.broker_id)
+    def _leads(self):
+        self.world.note("%s serves as leader", self.controller.me.id)
+        for each in self.world.sets:
+            each.leader_knows_properties = False
+        self.world.look_who_leads()
+        if self.world.settings.is_planned:
+            self.controller.has_documents = False
+            self.controller.engine.begin(self.controller.load_documents())
 
     def _planned(self, after):
         who = getattr(after, "new_master", None) or after.broker_id
         return self.controller.me.id, who, after.phase.value, after.steps[-1].evidence
-
-    def failure_detection_suspended(self, held_ms):
-        self.world.note("%s doubts itself after %d ms", self.controller.me.id, held_ms)
-
-    def store_failed(self, name, error):
-        self.world.note("%s cannot store: %s", self.controller.me.id, error)
-
-
-def _nothing(*_, **__):
-    return None

@@ -8,14 +8,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import msgspec
 
+from controller.scaling.execution.events import ACTIONS, ResizeActionsFailed, ResizeRoundFailed, phase_entered
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationMoved, Operations, why_no_turn
 from controller.scaling.execution.performer import ActionPerformer
-from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
+from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.resize.request import ResizePlan, TopicTraits
@@ -25,6 +26,7 @@ from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.step import begin_phase, decide_step
 from remoting.clock import Clock
 from serving.shapes.scaling import ResizeRequest
+from serving.telemetry.events import Count, Counted, Emit
 from store.store import StoreError
 
 #: Between two looks for operations that are to start.
@@ -35,25 +37,6 @@ FAILED_ROUND_S: Final = 5.0
 WAITS_SHOWN_MAX: Final = 50
 #: How long a check before the start may lack answers.
 PRECHECK_MS: Final = 60_000
-
-
-class ResizeObserver(Protocol):
-    """Learns what becomes of operations, to log, count and record it."""
-
-    def resize_created(self, operation: ResizeOperation) -> None:
-        """Report a new operation."""
-
-    def phase_entered(self, before: ResizeOperation, after: ResizeOperation) -> None:
-        """Report that an operation is in another phase; the last one of an operation ends it."""
-
-    def actions_failed(self, operation: ResizeOperation, failures: tuple[str, ...]) -> None:
-        """Report changes of brokers that did not succeed; they are tried again."""
-
-    def actions_done(self, operation: ResizeOperation, actions: tuple[ResizeAction, ...]) -> None:
-        """Report changes of brokers that succeeded."""
-
-    def round_failed(self, operation: ResizeOperation, error: Exception) -> None:
-        """Report a round that could not be stored, or failed by a fault of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +100,7 @@ class ResizeRunner:
         operations: Operations,
         observer: TopicObserver,
         performer: ActionPerformer,
-        listener: ResizeObserver,
+        emit: Emit,
         clock: Clock,
         may_write: Callable[[int], bool],
     ) -> None:
@@ -128,7 +111,7 @@ class ResizeRunner:
         self._operations = operations
         self._observer = observer
         self._performer = performer
-        self._listener = listener
+        self._emit = emit
         self._clock = clock
         self._may_write = may_write
         #: Tasks by id, those that were stopped and have not ended included.
@@ -191,7 +174,7 @@ class ResizeRunner:
                     return
                 operation, progress, pause_s = stored, begin_phase(stored), 0.0
             except (StoreError, Exception) as error:  # noqa: BLE001  # whatever it is, it is reported and tried again
-                self._listener.round_failed(operation, error)
+                self._round_failed(operation, error)
                 pause_s = FAILED_ROUND_S
             await run.sleep(pause_s)
         await self._end(operation)
@@ -201,7 +184,7 @@ class ResizeRunner:
         try:
             stored = self._operations.of_topic(operation.topic)
         except StoreError as error:
-            self._listener.round_failed(operation, error)
+            self._round_failed(operation, error)
             return None
         return stored if stored is not None and stored.id == operation.id else None
 
@@ -259,7 +242,7 @@ class ResizeRunner:
             return
         await self._operations.replace(before, after)
         if after.phase is not before.phase:
-            self._listener.phase_entered(before, after)
+            self._emit(phase_entered(before, after))
 
     async def _perform(self, decision: ResizeDecision, run: "_Run") -> None:
         if not decision.actions:
@@ -269,19 +252,22 @@ class ResizeRunner:
         )
         if failures:
             run.failures = failures
-            self._listener.actions_failed(decision.operation, failures)
+            self._emit(ResizeActionsFailed(operation=decision.operation, failures=failures))
         else:
-            self._listener.actions_done(decision.operation, decision.actions)
+            self._emit(Counted(count=Count(ACTIONS, ("done",), len(decision.actions))))
 
     async def _end(self, operation: ResizeOperation) -> None:
         while True:
             try:
                 await self._operations.end(operation)
             except StoreError as error:
-                self._listener.round_failed(operation, error)
+                self._round_failed(operation, error)
                 await asyncio.sleep(FAILED_ROUND_S)
             else:
                 return
+
+    def _round_failed(self, operation: ResizeOperation, error: Exception) -> None:
+        self._emit(ResizeRoundFailed(operation=operation, error=error, is_fault=not isinstance(error, StoreError)))
 
     def _set_status(self, operation: ResizeOperation, waits_for: tuple[str, ...], waited_ms: int) -> None:
         shown = waits_for[:WAITS_SHOWN_MAX]

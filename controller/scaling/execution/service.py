@@ -5,7 +5,7 @@ It depends on the store and on brokers, and nothing depends on it: elections go 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -14,11 +14,12 @@ from msgspec import structs
 from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.scaling.execution.client_queries import ClientQueries
+from controller.scaling.execution.events import ResizeCreated, phase_entered, resize_measures
 from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationExists, Operations
 from controller.scaling.execution.performer import ActionPerformer
-from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeObserver, ResizeRunner, ResizeStatus
+from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeRunner, ResizeStatus
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import ResizePlan
@@ -28,6 +29,7 @@ from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 from remoting.clock import Clock
 from serving.shapes.scaling import ResizeRequest
+from serving.telemetry.events import Emit, Measure
 from store.document_store import DocumentStore
 from store.documents import OPERATION_KINDS
 from store.store import SetStore, StoreBackend, StoreError
@@ -80,7 +82,7 @@ class ScalingRuntime(NamedTuple):
     client: Requester
     clock: Clock
     options: Callable[[], ScalingOptions]
-    listener: ResizeObserver
+    emit: Emit
     #: Runs what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
 
@@ -92,7 +94,7 @@ class QueueScaling:
         self._group = runtime.group
         self._clock = runtime.clock
         self._options = runtime.options
-        self._listener = runtime.listener
+        self._emit = runtime.emit
         self._start = runtime.start
         self.documents = DocumentStore(runtime.backend, OPERATION_KINDS)
         self.operations = Operations(self.documents)
@@ -110,7 +112,7 @@ class QueueScaling:
             self.operations,
             self._observer,
             ActionPerformer(admin, runtime.clock),
-            runtime.listener,
+            runtime.emit,
             runtime.clock,
             self._may_write,
         )
@@ -125,6 +127,10 @@ class QueueScaling:
     def under_way(self) -> list[ResizeOperation]:
         """Return the operations that have not ended, none on a controller that does not lead."""
         return self.operations.under_way() if self.is_ready else []
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield the gauges of what is under way; none on a controller that does not lead."""
+        return resize_measures(self.under_way(), self._clock.unix_ms()) if self._group.is_leader else iter(())
 
     @property
     def term(self) -> int:
@@ -195,7 +201,7 @@ class QueueScaling:
         operation_id = f"{request.topic}.{self._clock.unix_ms()}"
         operation = planned_operation(operation_id, request, facts.traits, facts.observation)
         await self.operations.add(operation)
-        self._listener.resize_created(operation)
+        self._emit(ResizeCreated(operation=operation))
         return operation
 
     async def abort(self, operation_id: str, reason: str, *, is_dry_run: bool = False) -> ResizeOperation:
@@ -271,7 +277,7 @@ class QueueScaling:
             return command(found, self._clock.unix_ms())
         before, after = await self.operations.change(found, lambda each: command(each, self._clock.unix_ms()))
         if after.phase is not before.phase:
-            self._listener.phase_entered(before, after)
+            self._emit(phase_entered(before, after))
         self._runner.wake(operation_id)
         return after
 

@@ -13,12 +13,19 @@ from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import AUTOSCALER
+from controller.scaling.watching.events import (
+    ScalingProposalApproved,
+    ScalingProposalDismissed,
+    ScalingResizeRefused,
+    ScalingResizeRequested,
+    ScalingVerdictChanged,
+)
 from controller.scaling.watching.proposals import Proposal, Proposals
-from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
 from controller.scaling.watching.topic_under_policy import Refusal, TopicUnderPolicy
 from remoting.clock import Clock
 from serving.shapes.scaling import ResizeRequest
+from serving.telemetry.events import Emit
 from store.store import DocumentRefused, StoreError
 
 #: Changes of decisions that are shown, of all topics.
@@ -48,7 +55,7 @@ class DecisionRuntime(NamedTuple):
     """What decisions are carried out with."""
 
     scaling: QueueScaling
-    observer: ScalingObserver
+    emit: Emit
     clock: Clock
     #: Resizes that have turns at one time; further ones are not started.
     running_max: Callable[[], int]
@@ -60,7 +67,7 @@ class Decisions:
     """What became of verdicts since this controller leads."""
 
     def __init__(self, runtime: DecisionRuntime) -> None:
-        self._scaling, self._observer, self._clock, self._running_max, self._start = runtime
+        self._scaling, self._emit, self._clock, self._running_max, self._start = runtime
         self.proposals = Proposals()
         #: The newest last.
         self.changes: deque[TopicDecision] = deque(maxlen=CHANGES_MAX)
@@ -87,7 +94,7 @@ class Decisions:
         """Start what is proposed; raises what `QueueScaling.start` raises, and then the proposal goes on waiting."""
         decision = None if watched is None else _of_proposal(watched.decision, proposal)
         if decision is not None:
-            self._observer.proposal_approved(decision)
+            self._emit(ScalingProposalApproved(decision=decision))
         request = ResizeRequest(
             topic=proposal.topic,
             queues=proposal.target,
@@ -98,7 +105,8 @@ class Decisions:
             operation = await self._scaling.start_from(request, proposal.before)
         except _REFUSALS as error:
             if decision is not None:
-                self._observer.resize_refused(replace(decision, outcome=DecisionOutcome.REFUSED, problem=str(error)))
+                refused = replace(decision, outcome=DecisionOutcome.REFUSED, problem=str(error))
+                self._emit(ScalingResizeRefused(decision=refused))
             raise
         self.proposals.withdraw(proposal.topic)
         if watched is not None and decision is not None:
@@ -108,7 +116,7 @@ class Decisions:
     def dismiss(self, proposal_id: str, reason: str) -> Proposal:
         """Give up a proposal: the same count is not proposed for a day. Raises ProposalUnknown."""
         proposal = self.proposals.dismiss(proposal_id, self._clock.unix_ms())
-        self._observer.proposal_dismissed(proposal.topic, reason)
+        self._emit(ScalingProposalDismissed(topic=proposal.topic, reason=reason))
         return proposal
 
     def clear(self) -> None:
@@ -161,13 +169,13 @@ class Decisions:
         watched.refusal = Refusal(problem, self._clock.now_ms() + found.policy.cooldown_ms)
         decision = found.decision(DecisionOutcome.REFUSED, problem)
         self._change(watched, decision)
-        self._observer.resize_refused(decision)
+        self._emit(ScalingResizeRefused(decision=decision))
 
     def _resized(self, watched: TopicUnderPolicy, decision: TopicDecision, operation: ResizeOperation) -> None:
         watched.refusal = None
         resized = replace(decision, outcome=DecisionOutcome.RESIZED, operation_id=operation.id, proposal_id="")
         self._change(watched, resized)
-        self._observer.resize_requested(resized)
+        self._emit(ScalingResizeRequested(decision=resized))
 
     def _decided(self, watched: TopicUnderPolicy, decision: TopicDecision) -> None:
         if decision.is_shown_as(watched.decision):
@@ -175,7 +183,7 @@ class Decisions:
             watched.decision = decision
             return
         self._change(watched, decision)
-        self._observer.verdict_changed(decision)
+        self._emit(ScalingVerdictChanged(decision=decision))
 
     def _change(self, watched: TopicUnderPolicy, decision: TopicDecision) -> None:
         watched.decision = decision

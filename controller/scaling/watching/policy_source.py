@@ -8,11 +8,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from controller.scaling.autoscaler.policies import PolicyTable
+from controller.scaling.autoscaler.policies import PolicyMode, PolicyTable
 from controller.scaling.autoscaler.policy_documents import policies_of_json, policies_of_toml
-from controller.scaling.watching.scaling_observer import ScalingObserver
+from controller.scaling.watching.events import (
+    MISTAKES_MAX,
+    SENTENCE_CHARS_MAX,
+    ScalingPoliciesLoaded,
+    ScalingPoliciesRefused,
+)
 from serving.config.table_documents import TableMistake, TablesRefused
 from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
+from serving.telemetry.events import Emit
 from store.document_store import DocumentStore
 from store.documents import DocumentKind
 from store.store import StoreError
@@ -33,7 +39,7 @@ class PolicyFileDecides(Exception):
 class PolicySource:
     """The policies in force."""
 
-    def __init__(self, path: str, documents: DocumentStore, observer: ScalingObserver) -> None:
+    def __init__(self, path: str, documents: DocumentStore, emit: Emit) -> None:
         """Take the path of a file; blank: the stored document counts."""
         self.table = PolicyTable()
         #: What is wrong with the newest policies; blank if they are in force.
@@ -41,7 +47,7 @@ class PolicySource:
         self._path = path
         self._file = WatchedFile(path)
         self._documents = documents
-        self._observer = observer
+        self._emit = emit
         #: The stored text that was read last, whether it was taken or not; None before the first one.
         self._read: str | None = None
 
@@ -108,7 +114,8 @@ class PolicySource:
             self._refuse(found)
         else:
             self.table, self.problem = found, ""
-            self._observer.policies_loaded(self.source, found)
+            automatic = sum(policy.mode is PolicyMode.AUTO for policy in found.policies)
+            self._emit(ScalingPoliciesLoaded(source=self.source, policies=len(found.policies), automatic=automatic))
 
     def _refuse_once(self, problem: str) -> None:
         if problem != self.problem:
@@ -117,7 +124,8 @@ class PolicySource:
 
     def _refuse(self, refusal: TablesRefused) -> None:
         self.problem = str(refusal)
-        self._observer.policies_refused(self.source, refusal)
+        problems = [str(mistake)[:SENTENCE_CHARS_MAX] for mistake in refusal.mistakes[:MISTAKES_MAX]]
+        self._emit(ScalingPoliciesRefused(source=self.source, mistakes=len(refusal.mistakes), problems=problems))
 
 
 def _table_or_refusal(text: str, read: Callable[[str], PolicyTable] = policies_of_toml) -> PolicyTable | TablesRefused:

@@ -17,15 +17,22 @@ from controller.scaling.autoscaler.readings import TopicReading
 from controller.scaling.execution.service import QueueScaling
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.watching.decisions import DecisionRuntime, Decisions, FoundVerdict
+from controller.scaling.watching.events import (
+    ROUND_DURATION,
+    TOPICS_LEFT_OUT,
+    TOPICS_WATCHED,
+    VERDICTS,
+    ScalingRoundFailed,
+)
 from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.proposals import Proposal
-from controller.scaling.watching.scaling_observer import RoundReport, ScalingObserver
-from controller.scaling.watching.topic_decisions import TopicDecision
+from controller.scaling.watching.topic_decisions import SHOWN_OUTCOMES, TopicDecision
 from controller.scaling.watching.topic_requests import TopicRequests
 from controller.scaling.watching.topic_under_policy import TopicUnderPolicy
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
+from serving.telemetry.events import Emit, Measure, Observation, Observed
 
 #: Parts of a round; the topics of one are read together, so that a broker's own answers serve all of them.
 SLOTS: Final = 5
@@ -55,7 +62,7 @@ class AutoscalerRuntime(NamedTuple):
 
     scaling: QueueScaling
     requests: TopicRequests
-    observer: ScalingObserver
+    emit: Emit
     clock: Clock
     options: Callable[[], AutoscalerOptions]
     #: What the newest analyses tell of a topic.
@@ -69,13 +76,13 @@ class Autoscaler:
 
     def __init__(self, runtime: AutoscalerRuntime, policies: PolicySource) -> None:
         self.policies = policies
-        self.scaling, self._requests, self._observer = runtime.scaling, runtime.requests, runtime.observer
+        self.scaling, self._requests, self._emit = runtime.scaling, runtime.requests, runtime.emit
         self._clock, self._options, self._outlook = runtime.clock, runtime.options, runtime.outlook
         self._past = PastResizes(runtime.scaling.operations)
         self._decisions = Decisions(
             DecisionRuntime(
                 scaling=runtime.scaling,
-                observer=runtime.observer,
+                emit=runtime.emit,
                 clock=runtime.clock,
                 running_max=lambda: runtime.options().running_max,
                 start=runtime.start,
@@ -85,6 +92,8 @@ class Autoscaler:
         #: The term in which everything above was seen.
         self._term = 0
         self._worked_ms = 0
+        #: Of the last round.
+        self._measures: tuple[Measure, ...] = ()
 
     @property
     def left_out(self) -> int:
@@ -155,7 +164,7 @@ class Autoscaler:
             await self._keep_topics(self.policies.table)
             self._past.look()
         except Exception as error:  # noqa: BLE001  # whatever it is, it is reported, and tried again in the next round
-            self._observer.round_failed("", error)
+            self._emit(ScalingRoundFailed(topic="", fault=error))
             return False
         self._worked_ms = self._clock.now_ms() - began_ms
         return bool(self._watched) and self._is_current()
@@ -168,7 +177,7 @@ class Autoscaler:
             try:
                 await self._look_at(topics, term)
             except Exception as error:  # noqa: BLE001  # as above
-                self._observer.round_failed("", error)
+                self._emit(ScalingRoundFailed(topic="", fault=error))
         self._worked_ms += self._clock.now_ms() - began_ms
 
     async def _look_at(self, topics: Mapping[str, TopicUnderPolicy], term: int) -> None:
@@ -189,7 +198,7 @@ class Autoscaler:
         try:
             watched.facts = await facts.facts(topic, watched.facts, watched.behind)
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
-            self._observer.round_failed(topic, error)
+            self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
     def _take(self, reading: TopicReading) -> None:
         topic = reading.topic
@@ -201,7 +210,7 @@ class Autoscaler:
             verdict, numbers = watched.evaluate(reading, policy, resizes, self._outlook(topic))
             self._decisions.take(watched, FoundVerdict(policy, verdict, numbers))
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
-            self._observer.round_failed(topic, error)
+            self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
     async def _keep_topics(self, policies: PolicyTable) -> None:
         names = await self._requests.names.watched(policies) if policies.policies else []
@@ -220,15 +229,21 @@ class Autoscaler:
         self._decisions.clear()
         self._past.forget()
         self.policies.forget_stored()
-        self._observer.watch_ended()
+        self._measures = ()
 
     def _report(self) -> None:
         if self._is_current():
-            outcomes = Counter(each.outcome for each in self.decisions())
-            report = RoundReport(
-                duration_ms=self._worked_ms, topics=len(self._watched), left_out=self.left_out, outcomes=outcomes
+            outcomes = Counter(each.outcome.value for each in self.decisions())
+            self._measures = (
+                Measure(TOPICS_WATCHED, len(self._watched)),
+                Measure(TOPICS_LEFT_OUT, self.left_out),
+                *(Measure(VERDICTS, outcomes[outcome], (outcome,)) for outcome in SHOWN_OUTCOMES),
             )
-            self._observer.round_ended(report)
+            self._emit(Observed(observation=Observation(ROUND_DURATION, self._worked_ms / 1000)))
+
+    def measures(self) -> tuple[Measure, ...]:
+        """Return what the last round found; nothing on a controller that does not lead."""
+        return self._measures
 
     async def _wait_until(self, deadline_ms: int) -> None:
         """Wait, unless this controller ceases to lead."""

@@ -14,12 +14,20 @@ from peers.kube_api import TOKEN, KubeApi
 
 from controller.endpoint_slices import api_server, service
 from controller.endpoint_slices.api_server import CONNECTIONS_MAX, TOKEN_BYTES_MAX, ApiServer
+from controller.endpoint_slices.events import (
+    BrokersNotPublished,
+    EndpointSlicesFailing,
+    EndpointSlicesRecovered,
+    EndpointSliceWritten,
+    SyncResult,
+)
 from controller.endpoint_slices.failure_reports import LINES_MAX, LINES_PERIOD_MS
-from controller.endpoint_slices.service import AGAIN_MS, BEGIN_MS, RETRY_MS, EndpointSlices, SliceRuntime, SyncResult
+from controller.endpoint_slices.service import AGAIN_MS, BEGIN_MS, RETRY_MS, EndpointSlices, SliceRuntime
 from controller.failover.group import Group
 from controller.sets.broker_set import Replica
 from controller.sets.stored_set import StoredSet
 from serving.config.service_sets import ServiceSet
+from serving.telemetry.events import Count, Counted
 from store.store import SetStore, VersionedEntry
 
 SERVICE = ServiceSet("broker-a", 10_911, "rmq-set-a.ns.svc.cluster.local", 30_911, [1, 2, 3])
@@ -35,21 +43,19 @@ class Recorded:
         self.results, self.written, self.failing, self.recovered, self.left_out = [], [], [], [], []
         self.faults = []
 
-    def slices_compared(self, result):
-        self.results.append(result)
-
-    def slice_written(self, broker_name, written):
-        self.written.append((broker_name, written.metadata.name))
-
-    def slices_failing(self, broker_name, error, retry_ms, fault):
-        self.failing.append((broker_name, error, retry_ms))
-        self.faults += [] if fault is None else [fault]
-
-    def slices_recovered(self, broker_name, failures):
-        self.recovered.append((broker_name, failures))
-
-    def brokers_left_out(self, broker_name, left_out):
-        self.left_out.append((broker_name, dict(left_out)))
+    def emit(self, event):
+        match event:
+            case Counted(count=Count(labels=(result,))):
+                self.results.append(result)
+            case EndpointSliceWritten():
+                self.written.append((event.broker, event.slice))
+            case EndpointSlicesFailing(exc_info=fault):
+                self.failing.append((event.broker, event.error, event.retry_ms))
+                self.faults += [] if fault is None else [fault]
+            case EndpointSlicesRecovered():
+                self.recovered.append((event.broker, event.failures))
+            case BrokersNotPublished():
+                self.left_out.append((event.broker, event.left_out))
 
 
 class _Leadership:
@@ -70,7 +76,7 @@ class Publishing:
         self.revision = 0
         server = ApiServer("127.0.0.1", api.port, api.credentials)
         self.slices = EndpointSlices(
-            SliceRuntime(self.group, self.sets, self.clock, server.opened, services, self.observer)
+            SliceRuntime(self.group, self.sets, self.clock, server.opened, services, self.observer.emit)
         )
 
     def lead(self, until_ms=None):
@@ -85,6 +91,11 @@ class Publishing:
     async def look(self, after_ms=0):
         self.clock.pass_ms(after_ms)
         await self.slices.look()
+
+
+def stale(controller):
+    """Return how many sets are not as wanted, since when, and the brokers that are left out, as the metrics have it."""
+    return [measure.value for measure in controller.slices.measures()] or [0, 0, 0]
 
 
 @pytest.fixture
@@ -143,12 +154,12 @@ async def test_broker_with_an_id_that_haproxy_has_no_server_for_is_reported_and_
     await controller.look()
     assert api.endpoints(FOUR) == {"b1": ["10.0.0.1"], "b2": ["10.0.0.2"]}
     ((name, left_out),) = controller.observer.left_out
-    assert (name, list(left_out)) == ("broker-a", [4])
-    assert "4 is none of the brokerIds" in left_out[4]
-    assert controller.slices.stale == (0, None, 1)
+    assert (name, list(left_out)) == ("broker-a", ["4"])
+    assert "4 is none of the brokerIds" in left_out["4"]
+    assert stale(controller) == [0, 0, 1]
     controller.put(a_set())
     await controller.look()
-    assert controller.slices.stale == (0, None, 0)
+    assert stale(controller) == [0, 0, 0]
 
 
 async def test_another_master_makes_no_call(controller, api):
@@ -177,7 +188,7 @@ async def test_set_without_a_service_and_set_that_is_not_stored_are_left_alone(c
     calls = len(api.requests)
     await controller.look(AGAIN_MS)
     assert (api.endpoints(FOUR), len(api.requests)) == (ALL, calls)
-    assert controller.slices.stale == (0, None, 0)
+    assert stale(controller) == [0, 0, 0]
 
 
 async def test_broker_that_cannot_be_published_is_reported_once(controller, api):
@@ -185,7 +196,7 @@ async def test_broker_that_cannot_be_published_is_reported_once(controller, api)
     await controller.look()
     await controller.look(AGAIN_MS)
     assert api.endpoints(FOUR) == {"b1": ["10.0.0.1"]}
-    assert [each for _, each in controller.observer.left_out] == [{2: "broker-2:30911 is no IP address with a port"}]
+    assert [each for _, each in controller.observer.left_out] == [{"2": "broker-2:30911 is no IP address with a port"}]
     controller.put(a_set())
     await controller.look()
     assert [each for _, each in controller.observer.left_out][1:] == [{}]
@@ -213,7 +224,7 @@ async def test_leader_that_is_deposed_between_read_and_write_writes_nothing(cont
     await answer
     assert (api.endpoints(FOUR), api.writes) == (ALL, ["create"])
     await controller.look()
-    assert controller.slices.stale == (0, None, 0)
+    assert stale(controller) == [0, 0, 0]
 
 
 async def test_what_a_newer_leader_wrote_after_the_read_stays(controller, api):
@@ -256,12 +267,12 @@ async def test_server_that_is_away_is_called_after_growing_waits_and_reported_on
         await controller.look(1)
         assert len(controller.observer.results) == failures + 1
     assert len(controller.observer.failing) == 1
-    assert controller.slices.stale.sets == 1
+    assert stale(controller)[0] == 1
     await api.start()
     await controller.look(RETRY_MS[-1])
     assert api.endpoints(FOUR) == {"b1": ["10.0.0.1"], "b2": ["10.0.0.2"]}
     assert controller.observer.recovered == [("broker-a", len(RETRY_MS) + 1)]
-    assert controller.slices.stale == (0, None, 0)
+    assert stale(controller) == [0, 0, 0]
 
 
 async def test_server_that_hangs_is_given_up(controller, api, monkeypatch):
@@ -388,7 +399,7 @@ async def test_answer_that_is_no_text_fails_its_set_alone(many, api):
     assert api.endpoints("rmq-set-29-ipv4") == {"b1": ["10.0.0.1"]}
     assert [name for name, *_ in many.observer.failing] == ["broker-a"]
     assert "is no EndpointSlice" in many.observer.failing[0][1]
-    assert many.slices.stale.sets == 1
+    assert stale(many)[0] == 1
 
 
 async def test_fault_with_one_set_is_reported_with_its_traceback_and_others_are_published(many, api, monkeypatch):
@@ -404,7 +415,7 @@ async def test_fault_with_one_set_is_reported_with_its_traceback_and_others_are_
     assert len(api.slices) == len(OTHERS)
     assert many.observer.failing == [("broker-a", f"a fault: KeyError('{FOUR}')", RETRY_MS[0])]
     assert [type(each) for each in many.observer.faults] == [KeyError]
-    assert many.slices.stale.sets == 1
+    assert stale(many)[0] == 1
 
 
 async def test_outage_that_fails_all_sets_is_one_line_and_so_is_each_other_reason(many, api):
@@ -412,7 +423,7 @@ async def test_outage_that_fails_all_sets_is_one_line_and_so_is_each_other_reaso
     await many.look()
     await many.look(RETRY_MS[0])
     assert [name for name, *_ in many.observer.failing] == ["broker-a"]
-    assert many.slices.stale.sets == len(OTHERS) + 1
+    assert stale(many)[0] == len(OTHERS) + 1
     await api.start()
     api.tokens = set()
     await many.look(RETRY_MS[1])
@@ -461,7 +472,7 @@ async def test_set_that_changes_comes_before_those_that_are_compared_again_howev
     assert "rmq-set-29" in compared
     # A round begins with no other set after a time.
     assert len(compared) <= CONNECTIONS_MAX
-    assert many.slices.stale.sets == 0
+    assert stale(many)[0] == 0
 
 
 async def test_every_set_has_its_turn_however_slow_the_server_is(many, api):

@@ -32,7 +32,7 @@ async def controller(tmp_path, receiver):
                 caller=receiver,
                 clock=controller.clock,
                 options=lambda: CallbackOptions.of(controller.settings.config),
-                observer=RecordedCallbacks(),
+                emit=RecordedCallbacks().emit,
                 is_named=lambda _: True,
                 explain=lambda _: "",
                 start=controller._start,

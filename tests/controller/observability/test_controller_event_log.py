@@ -7,15 +7,32 @@ from controller.config import CONTROLLER
 from controller.decisions.election import ElectionResult
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import NotificationResult
+from controller.failover.events import (
+    BROKERS_FAILED,
+    ELECTION_DURATION,
+    ELECTIONS,
+    FAILOVER_PHASES,
+    FAILOVERS,
+    NOTIFICATIONS,
+    PROBES,
+    STORE_CALLS,
+    STORE_DURATION,
+    BrokerFailed,
+    BrokerProbed,
+    LeadershipGained,
+    LeadershipLost,
+    RoleNotified,
+    StoreCalled,
+)
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, ProbeOutcome, SuspicionReason
-from controller.observability.event_log import BROKER_CODES
 from controller.observability.log_events import EVENTS
+from controller.wire.handlers import BROKER_CODES
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from serving.logging.events import common_keys
 from serving.process.event_log import AttributedDispatcher
-from store.store import ControllerMember, OutcomeUnknown
+from store.store import ControllerMember
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 
@@ -42,11 +59,13 @@ class LoggedController(InProcessController):
         self.control.monitor.probed(probe.key, outcome)
         await self.done()
 
-    def counted(self, tally):
-        return {labels: count for labels, count in tally.counts().items() if count}
+    @property
+    def emit(self):
+        return self.telemetry.emit
 
-    def observed(self, table):
-        return {labels[0]: sum(each.buckets) for labels, each in table.histograms().items() if sum(each.buckets)}
+    def observed(self, timer):
+        found = self.telemetry._durations[timer].histograms()
+        return {labels[0]: sum(each.buckets) for labels, each in found.items() if sum(each.buckets)}
 
 
 @pytest.fixture
@@ -68,9 +87,9 @@ def check_against_catalogue(line):
 
 
 async def test_gain_and_loss_of_leadership_are_one_line_each(controller):
-    controller.journal.leadership_gained("g", 12, 3)
-    controller.journal.leadership_lost("g", OTHER)
-    controller.journal.leadership_lost("g", None)
+    controller.emit(LeadershipGained(group="g", duration_ms=12, broker_sets=3))
+    controller.emit(LeadershipLost(group="g", leader=OTHER))
+    controller.emit(LeadershipLost(group="g", leader=None))
     assert controller.taken() == [
         {"event": "leadership_gained", "group": "g", "duration_ms": 12, "broker_sets": 3},
         {"event": "leadership_lost", "group": "g", "leader": "n1 at 10.0.0.2:9878"},
@@ -78,30 +97,13 @@ async def test_gain_and_loss_of_leadership_are_one_line_each(controller):
     ]
 
 
-async def test_store_failure_is_logged_for_the_set_and_for_the_operation(controller):
-    controller.journal.store_failed(SET, OutcomeUnknown("the disk is full"))
-    controller.journal.store_calls_failing("campaign", "no endpoint answers")
-    controller.journal.store_calls_answered("campaign", 4_000)
-    assert controller.taken() == [
-        {"event": "store_failed", "broker": SET, "error": "the disk is full"},
-        {"event": "store_calls_failing", "operation": "campaign", "error": "no endpoint answers"},
-        {"event": "store_calls_answered", "operation": "campaign", "silent_ms": 4_000},
-    ]
-
-
 async def test_store_calls_are_only_counted(controller):
-    controller.journal.store_call("commit", "ok", 0.003)
-    controller.journal.store_call("commit", "unknown", 2.0)
+    controller.emit(StoreCalled(operation="commit", result="ok", seconds=0.003))
+    controller.emit(StoreCalled(operation="commit", result="unknown", seconds=2.0))
     assert controller.taken() == []
-    counts = controller.counted(controller.counters.store_calls)
+    counts = controller.count(STORE_CALLS)
     assert (counts["commit", "ok"], counts["commit", "unknown"]) == (1, 1)
-    assert controller.observed(controller.counters.store_durations)["commit"] == 2
-
-
-async def test_suspended_failure_detection_is_logged_and_counted(controller):
-    controller.journal.failure_detection_suspended(1_300)
-    assert controller.taken() == [{"event": "failure_detection_suspended", "held_ms": 1_300}]
-    assert controller.counters.failure_detection_suspensions == 1
+    assert controller.observed(STORE_DURATION)["commit"] == 2
 
 
 # Brokers
@@ -187,28 +189,28 @@ async def test_failed_broker_is_logged_with_reason_evidence_and_times(controller
         "silent_ms": 400,
         "suspected_ms": 100,
     }
-    assert controller.counted(controller.counters.brokers_failed) == {(CLUSTER, "channel_closed"): 1}
+    assert controller.count(BROKERS_FAILED) == {(CLUSTER, "channel_closed"): 1}
     # A slave that dies is no failover.
-    assert controller.counted(controller.counters.failovers) == {}
+    assert controller.count(FAILOVERS) == {}
 
 
 async def test_failed_broker_of_a_removed_set_is_logged(controller):
     dead = BrokerFailure(
         BrokerKey("gone", 1), SuspicionReason.SILENT, ProbeOutcome.NO_ANSWER, LastHeartbeat(1_000), 4_000, 5_000
     )
-    controller.journal.broker_failed(dead, None)
+    controller.emit(BrokerFailed(key=dead.key, broker_set=None, failure=dead, ago_ms=0))
     (line,) = controller.taken()
     assert (line["broker"], line["cluster"], line["addr"], line["was_master"]) == ("gone", None, None, False)
     assert (line["silent_ms"], line["suspected_ms"], line["evidence"]) == (4_000, 1_000, "timeout")
-    assert controller.counted(controller.counters.brokers_failed) == {("", "timeout"): 1}
+    assert controller.count(BROKERS_FAILED) == {("", "timeout"): 1}
 
 
 @pytest.mark.parametrize("outcome", ProbeOutcome)
 async def test_probes_are_only_counted(controller, outcome):
-    controller.journal.broker_probed(outcome)
+    controller.emit(BrokerProbed(outcome=outcome))
     assert controller.taken() == []
     shown = ProbeOutcome.NO_ANSWER if outcome in PROOFS else outcome
-    assert controller.counted(controller.counters.probes) == {(shown.value,): 1}
+    assert controller.count(PROBES) == {(shown.value,): 1}
 
 
 async def test_heartbeats_and_polls_are_not_logged(controller):
@@ -310,16 +312,16 @@ async def test_first_election_is_one_line_and_no_failover(controller):
             "commit_ms": 0,
         }
     ]
-    assert controller.counted(controller.counters.elections) == {(CLUSTER, SET, "new_master_elected"): 1}
-    assert controller.observed(controller.counters.election_durations) == {"new_master_elected": 1}
-    assert controller.counted(controller.counters.failovers) == {}
+    assert controller.count(ELECTIONS) == {(CLUSTER, SET, "new_master_elected"): 1}
+    assert controller.observed(ELECTION_DURATION) == {"new_master_elected": 1}
+    assert controller.count(FAILOVERS) == {}
 
 
 async def test_failover_is_logged_counted_by_evidence_and_measured_by_phase(controller):
     await controller.a_set(1, 2)
     await controller.pass_ms(400)
     controller.taken()
-    before = controller.observed(controller.counters.failover_phases)
+    before = controller.observed(FAILOVER_PHASES)
     await controller.fail(1)
     *_, died, elected = controller.taken()
     assert (died["event"], died["was_master"]) == ("broker_failed", True)
@@ -331,8 +333,8 @@ async def test_failover_is_logged_counted_by_evidence_and_measured_by_phase(cont
     )
     assert (elected["suspect_ms"], elected["judge_ms"], elected["commit_ms"]) == (400, 100, 0)
     assert "force" not in elected
-    assert controller.counted(controller.counters.failovers) == {(CLUSTER, "channel_closed", "failed_over"): 1}
-    after = controller.observed(controller.counters.failover_phases)
+    assert controller.count(FAILOVERS) == {(CLUSTER, "channel_closed", "failed_over"): 1}
+    after = controller.observed(FAILOVER_PHASES)
     assert {phase: after[phase] - before.get(phase, 0) for phase in after} == {"detect": 1, "judge": 1, "commit": 1}
 
 
@@ -352,9 +354,9 @@ async def test_failed_elections_of_a_set_are_one_error_with_the_command_to_force
     assert {line["bytes_at_stake"] for line in logged} == {300}
     assert all(f"rmq controller elect {SET} 2 --controller {ME.address} " in line["force"] for line in logged)
     # Each is counted, and so is how long it took.
-    assert controller.counted(controller.counters.elections)[CLUSTER, SET, "no_master_elected"] == 4
-    assert controller.observed(controller.counters.election_durations)["no_master_elected"] == 4
-    assert controller.counted(controller.counters.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
+    assert controller.count(ELECTIONS)[CLUSTER, SET, "no_master_elected"] == 4
+    assert controller.observed(ELECTION_DURATION)["no_master_elected"] == 4
+    assert controller.count(FAILOVERS) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
 
 
 async def test_returned_master_is_a_failover_with_trigger_no_master(controller):
@@ -366,7 +368,7 @@ async def test_returned_master_is_a_failover_with_trigger_no_master(controller):
     await controller.pass_ms(2_000, beating=(1, 2))
     (elected,) = [line for line in controller.taken() if line["event"] == "master_elected"]
     assert (elected["trigger"], elected["new_master"], elected["suspect_ms"]) == ("no_master", 1, None)
-    assert controller.counted(controller.counters.failovers)[CLUSTER, "no_master", "failed_over"] == 1
+    assert controller.count(FAILOVERS)[CLUSTER, "no_master", "failed_over"] == 1
 
 
 async def test_election_that_keeps_the_master_is_logged_as_kept(controller):
@@ -376,7 +378,7 @@ async def test_election_that_keeps_the_master_is_logged_as_kept(controller):
     await controller.elect(2)
     (line,) = controller.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "broker", 1)
-    assert controller.counted(controller.counters.elections)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
+    assert controller.count(ELECTIONS)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
 
 
 async def test_designating_a_failed_broker_is_logged_as_kept_while_the_master_lives(controller):
@@ -388,7 +390,7 @@ async def test_designating_a_failed_broker_is_logged_as_kept_while_the_master_li
     (line,) = controller.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
     assert line["reason"] == "broker 1 stays master; broker 1: another was designated; broker 2 is not alive"
-    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in controller.counted(controller.counters.elections)
+    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in controller.count(ELECTIONS)
 
 
 async def test_unclean_election_is_logged_as_an_error_with_the_lost_bytes(tmp_path):
@@ -405,9 +407,7 @@ async def test_unclean_election_is_logged_as_an_error_with_the_lost_bytes(tmp_pa
         assert "force" not in line
         assert controller.seen[-1]["level"] == "error"
         # It was asked for: by itself the controller has found nobody.
-        assert controller.counted(controller.counters.failovers) == {
-            (CLUSTER, "channel_closed", "no_master_elected"): 1
-        }
+        assert controller.count(FAILOVERS) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
 
 
 # Notifications
@@ -426,22 +426,9 @@ def a_notice(controller):
     )
 
 
-async def test_unconfirmed_role_notification_is_one_line_with_the_last_reason(controller):
-    controller.journal.role_notification_failed(
-        a_notice(controller), Recipient(3, at(3)), 3, "it answers 1: still starting"
-    )
-    assert controller.taken() == [
-        {
-            "event": "role_notification_failed",
-            "broker": SET,
-            "broker_id": 3,
-            "addr": at(3),
-            "master_epoch": 2,
-            "sync_state_set_epoch": 3,
-            "tries": 3,
-            "error": "it answers 1: still starting",
-        }
-    ]
+def notified(controller, notice, broker_id, result, record):
+    recipient = Recipient(broker_id, at(broker_id))
+    controller.emit(RoleNotified(effect=notice, recipient=recipient, notified=result, record=record))
 
 
 async def test_confirmations_are_only_counted_and_that_of_the_new_master_ends_the_failover(controller):
@@ -451,17 +438,17 @@ async def test_confirmations_are_only_counted_and_that_of_the_new_master_ends_th
     record = controller.elections.of_set(SET)
     notice = a_notice(controller)
     controller.taken()
-    before = controller.observed(controller.counters.failover_phases)
-    total = controller.counters.failover_phases.histograms()["total",]
+    before = controller.observed(FAILOVER_PHASES)
+    total = controller.telemetry._durations[FAILOVER_PHASES].histograms()["total",]
     # Slaves, and a master that does not confirm, tell nothing about how long it took.
-    controller.journal.role_notified(notice, Recipient(3, at(3)), NotificationResult("ok", 5, 1), record)
-    controller.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("failed", 9_000, 3), record)
-    assert controller.observed(controller.counters.failover_phases) == before
-    controller.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
-    after = controller.observed(controller.counters.failover_phases)
+    notified(controller, notice, 3, NotificationResult("ok", 5, 1), record)
+    notified(controller, notice, 2, NotificationResult("failed", 9_000, 3), record)
+    assert controller.observed(FAILOVER_PHASES) == before
+    notified(controller, notice, 2, NotificationResult("ok", 20, 1), record)
+    after = controller.observed(FAILOVER_PHASES)
     assert {phase: after[phase] - before.get(phase, 0) for phase in ("notify", "total")} == {"notify": 1, "total": 1}
     assert total.sum == pytest.approx((400 + 100 + 20) / 1000)
-    assert controller.counted(controller.counters.notifications) == {("ok",): 2, ("failed",): 1}
+    assert controller.count(NOTIFICATIONS) == {("ok",): 2, ("failed",): 1}
     assert controller.taken() == []
 
 
@@ -469,7 +456,7 @@ async def test_election_without_a_lost_master_has_no_total_duration(controller):
     await controller.a_set(1, 2)
     await controller.elect(2, designate=True)
     record = controller.elections.of_set(SET)
-    controller.journal.role_notified(a_notice(controller), Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
-    controller.journal.role_notified(a_notice(controller), Recipient(2, at(2)), NotificationResult("ok", 20, 1), None)
-    assert "total" not in controller.observed(controller.counters.failover_phases)
-    assert controller.observed(controller.counters.failover_phases)["notify"] == 2
+    notified(controller, a_notice(controller), 2, NotificationResult("ok", 20, 1), record)
+    notified(controller, a_notice(controller), 2, NotificationResult("ok", 20, 1), None)
+    assert "total" not in controller.observed(FAILOVER_PHASES)
+    assert controller.observed(FAILOVER_PHASES)["notify"] == 2

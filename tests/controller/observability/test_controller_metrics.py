@@ -8,14 +8,17 @@ from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 from prometheus_client.parser import text_string_to_metric_families
 from resize_builders import CREATED_UNIX_MS, a_resize, went
 
+from controller.failover.events import BROKERS_FAILED, ELECTIONS, FAILOVERS, BrokerProbed
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import PROOFS, ProbeOutcome
 from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
+from controller.role_probe.events import LAST_GAP
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.sets.stored_set import StoredSet
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
 from serving.metrics.health import Serving
+from serving.telemetry.events import Count, Counted, Measure
 from store.store import ControllerMember, VersionedEntry
 
 OTHER_CONTROLLER = ControllerMember(id="n1", address="10.0.0.2:9878")
@@ -102,12 +105,12 @@ async def test_every_family_has_values_after_a_failover(controller):
     controller.control.monitor.connection_lost(2)
     await controller.pass_ms(100)
     (probe,) = controller.take_probes()
-    controller.journal.broker_probed(ProbeOutcome.REFUSED)
+    controller.telemetry.emit(BrokerProbed(outcome=ProbeOutcome.REFUSED))
     controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await controller.done()
     await controller.settings.update_config(b"enableElectUncleanMaster=true")
     controller.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
-    controller.counters.roles.probe_last_gaps[CLUSTER, SET] = 1.5
+    controller.probe_measures = (Measure(LAST_GAP, 1.5, (CLUSTER, SET)),)
     found = families(controller)
     empty = {family.name for family in FAMILIES if not found[parsed_name(family)].samples}
     # There is no certificate, no line was held back, and nobody asked over HTTP.
@@ -365,12 +368,16 @@ async def test_clusters_beyond_the_limit_do_not_move_sets_of_clusters_with_serie
     assert states(samples, f"cluster-{CLUSTERS_MAX}") == [None, None, None]
 
 
+def count(controller, counter, *labels):
+    controller.telemetry.emit(Counted(count=Count(counter, labels)))
+
+
 async def test_elections_of_sets_beyond_the_limit_share_series(controller):
     for number in range(BROKERS_MAX + 5):
-        controller.counters.elections.add((CLUSTER, f"broker-{number}", "new_master_elected"))
+        count(controller, ELECTIONS, CLUSTER, f"broker-{number}", "new_master_elected")
     for number in range(400):
-        controller.counters.failovers.add((f"cluster-{number}", "timeout", "failed_over"))
-        controller.counters.brokers_failed.add((f"cluster-{number}", "timeout"))
+        count(controller, FAILOVERS, f"cluster-{number}", "timeout", "failed_over")
+        count(controller, BROKERS_FAILED, f"cluster-{number}", "timeout")
     samples = scrape(controller)
     elected = {"election_result": "new_master_elected"}
     assert value(samples, "election_total", cluster=OTHER, broker=OTHER, **elected) == 5

@@ -7,8 +7,20 @@ from resize_builders import a_resize, went
 
 from controller.config import CONTROLLER
 from controller.observability.log_events import EVENTS
-from controller.observability.resize_event_log import PROBLEM_CHARS_MAX, SENTENCE_CHARS_MAX, ResizeEventLog
-from controller.scaling.resize.decision import PutOrderConf
+from controller.scaling.execution.events import (
+    ACTIONS,
+    CONFLICTS,
+    DURATION,
+    ENDED,
+    PROBLEM_CHARS_MAX,
+    REOPENED,
+    ROUNDS_FAILED,
+    SENTENCE_CHARS_MAX,
+    ResizeActionsFailed,
+    ResizeCreated,
+    ResizeRoundFailed,
+    phase_entered,
+)
 from controller.scaling.resize.operation import FINISHED, ResizePhase
 from serving.logging.events import common_keys
 from store.store import OutcomeUnknown
@@ -22,9 +34,11 @@ class Watched:
 
     def __init__(self, controller):
         self.lines = controller.lines
-        self.counters = controller.counters
-        self.log = ResizeEventLog(controller.logs, controller.counters)
+        self.telemetry, self.emit = controller.telemetry, controller.telemetry.emit
         self.clock = controller.clock
+
+    def count(self, counter):
+        return self.telemetry._counts[counter].counts()
 
     def taken(self):
         """Return the new lines by event, without what every line has."""
@@ -39,7 +53,7 @@ class Watched:
     def enter(self, resize, phase, evidence=(), **changes):
         """Let a resize enter a phase a minute later, and return it."""
         after = replace(went(resize, phase, evidence=evidence), **changes)
-        self.log.phase_entered(resize, after)
+        self.emit(phase_entered(resize, after))
         return after
 
 
@@ -51,7 +65,7 @@ async def watched(tmp_path):
 
 
 async def test_new_resize_is_one_line_with_who_wanted_it_and_why(watched):
-    watched.log.resize_created(a_resize(requested_by="alice", reason="sale is over"))
+    watched.emit(ResizeCreated(operation=a_resize(requested_by="alice", reason="sale is over")))
     assert watched.taken() == [
         {
             "event": "resize_created",
@@ -109,7 +123,7 @@ async def test_phase_in_which_somebody_acts_or_nobody_any_more_has_a_name_of_its
 async def test_long_evidence_and_problems_are_cut(watched):
     groups = [f"group g{number} {'x' * 400}" for number in range(15)]
     watched.enter(RUNNING, ResizePhase.BLOCKED, groups, problem="; ".join(groups))
-    watched.log.actions_failed(RUNNING, tuple(groups))
+    watched.emit(ResizeActionsFailed(operation=RUNNING, failures=tuple(groups)))
     blocked, failed = watched.taken()
     assert {len(each) for each in blocked["evidence"][:-1]} == {SENTENCE_CHARS_MAX}
     assert blocked["evidence"][-1] == f"and {15 - len(blocked['evidence'][:-1])} more"
@@ -125,19 +139,17 @@ async def test_conflicts_reopened_queues_and_ends_are_counted(watched):
     reopened = watched.enter(drained, ResizePhase.REOPEN, reopened=1)
     watched.enter(reopened, ResizePhase.DONE)
     watched.enter(RUNNING, ResizePhase.ABORTED)
-    counters = watched.counters
-    assert (counters.scaling.resize_conflicts, counters.scaling.resizes_reopened) == (1, 1)
-    assert counters.scaling.resizes_ended.counts() == {("aborted",): 1, ("done",): 1, ("rejected",): 0}
-    durations = counters.scaling.resize_durations.histograms()
+    assert (watched.count(CONFLICTS), watched.count(REOPENED)) == ({(): 1}, {(): 1})
+    assert watched.count(ENDED) == {("aborted",): 1, ("done",): 1, ("rejected",): 0}
+    durations = watched.telemetry._durations[DURATION].histograms()
     assert (sum(durations["shrink",].buckets), sum(durations["grow",].buckets)) == (2, 0)
     # Three phases to RUNNING, then six, and then one.
     assert durations["shrink",].sum == 60 * (3 + 5) + 60 * (3 + 1) + 60
 
 
-async def test_changes_of_brokers_are_counted_and_logged_only_if_they_fail(watched):
-    watched.log.actions_done(RUNNING, (PutOrderConf(address="10.0.0.1:9876", value=None),) * 2)
-    watched.log.actions_failed(RUNNING, ("10.0.0.1:10911: no answer within 5000 ms",))
-    assert watched.counters.scaling.resize_actions.counts() == {("done",): 2, ("failed",): 1}
+async def test_changes_of_brokers_that_fail_are_counted_and_logged(watched):
+    watched.emit(ResizeActionsFailed(operation=RUNNING, failures=("10.0.0.1:10911: no answer within 5000 ms",)))
+    assert watched.count(ACTIONS) == {("done",): 0, ("failed",): 1}
     assert watched.taken() == [
         {
             "event": "resize_actions_failed",
@@ -150,20 +162,20 @@ async def test_changes_of_brokers_are_counted_and_logged_only_if_they_fail(watch
 
 
 async def test_failed_round_has_a_traceback_only_if_it_is_a_fault_of_ours(watched):
-    watched.log.round_failed(RUNNING, OutcomeUnknown("etcd does not answer"))
-    watched.log.round_failed(RUNNING, KeyError("broker-b"))
+    watched.emit(ResizeRoundFailed(operation=RUNNING, error=OutcomeUnknown("etcd does not answer"), is_fault=False))
+    watched.emit(ResizeRoundFailed(operation=RUNNING, error=KeyError("broker-b"), is_fault=True))
     of_store, ours = watched.taken()
     assert (of_store["event"], of_store["error"]) == ("resize_round_failed", "etcd does not answer")
     assert "exception" not in of_store
     assert ours["exception"]
-    assert watched.counters.scaling.resize_rounds_failed == 2
+    assert watched.count(ROUNDS_FAILED) == {(): 2}
 
 
 async def test_repeated_failures_of_one_resize_leave_the_lines_of_others(watched):
     other = replace(RUNNING, id="resize-2", topic="Orders")
     for _ in range(20):
-        watched.log.actions_failed(RUNNING, ("no answer",))
-    watched.log.actions_failed(other, ("no answer",))
+        watched.emit(ResizeActionsFailed(operation=RUNNING, failures=("no answer",)))
+    watched.emit(ResizeActionsFailed(operation=other, failures=("no answer",)))
     topics = [line["topic"] for line in watched.taken()]
     assert topics.count("Orders") == 1
     assert topics.count("TopicTest") == 5

@@ -1,13 +1,10 @@
 import pytest
 from fakes import recorded_rows
-from fakes.in_process_controller import InProcessController
 
-from controller.observability.autoscaler_event_log import AutoscalerEventLog
-from controller.recording.decision_recorder import DecisionRecorder
-from controller.recording.resize_recorder import SENTENCE_MAX
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.findings import Finding, FindingKind
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
+from controller.scaling.watching.events import RECORDED_CHARS_MAX, ScalingProposalDismissed, ScalingVerdictChanged
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
 from history.schemas import SCALING_DECISION
 
@@ -33,14 +30,12 @@ def a_decision(outcome=DecisionOutcome.PROPOSED, *, lag=300, target=4, findings=
 
 @pytest.fixture
 def recorded(tmp_path):
-    """From what is done with a DecisionRecorder to the rows that land."""
-    return lambda work: recorded_rows.recorded(
-        tmp_path, "scaling_decision", lambda recorder: work(DecisionRecorder(recorder))
-    )
+    """From events to the rows that land."""
+    return lambda *events: recorded_rows.recorded_events(tmp_path, "scaling_decision", events)
 
 
 def test_proposal_is_recorded_with_the_numbers_that_it_rests_on(recorded):
-    (row,) = recorded(lambda history: history.decided(a_decision()))
+    (row,) = recorded(ScalingVerdictChanged(decision=a_decision()))
     assert (row["event_type"], row["topic"], row["policy"], row["mode"]) == (
         "proposed",
         "orders-eu",
@@ -58,19 +53,20 @@ def test_proposal_is_recorded_with_the_numbers_that_it_rests_on(recorded):
 
 def test_what_is_unknown_is_not_recorded_as_a_number(recorded):
     kept = a_decision(DecisionOutcome.KEPT, lag=None, target=None, findings=())
-    (row,) = recorded(lambda history: history.decided(kept))
+    (row,) = recorded(ScalingVerdictChanged(decision=kept))
     assert row["event_type"] == "kept"
     assert row.keys().isdisjoint({"lag", "target", "finding", "subject", "operation_id"})
 
 
 def test_what_becomes_of_a_proposal_is_recorded(recorded):
-    def work(history):
-        history.decided(a_decision(DecisionOutcome.APPROVED))
-        history.decided(a_decision(DecisionOutcome.RESIZED, operation_id="orders-eu.1"))
-        history.decided(a_decision(DecisionOutcome.REFUSED, problem="broker-b does not answer"))
-        history.proposal_dismissed("orders-eu", "not before the weekend")
-
-    approved, resized, refused, dismissed = recorded(work)
+    decisions = (
+        a_decision(DecisionOutcome.APPROVED),
+        a_decision(DecisionOutcome.RESIZED, operation_id="orders-eu.1"),
+        a_decision(DecisionOutcome.REFUSED, problem="broker-b does not answer"),
+    )
+    told = [ScalingVerdictChanged(decision=decision) for decision in decisions]
+    dismissal = ScalingProposalDismissed(topic="orders-eu", reason="not before the weekend")
+    approved, resized, refused, dismissed = recorded(*told, dismissal)
     assert (approved["event_type"], approved["target"]) == ("approved", 4)
     assert (resized["event_type"], resized["operation_id"]) == ("resized", "orders-eu.1")
     assert (refused["event_type"], refused["reason"]) == ("refused", "broker-b does not answer")
@@ -83,24 +79,9 @@ def test_what_becomes_of_a_proposal_is_recorded(recorded):
 
 def test_long_reason_is_cut(recorded):
     refused = a_decision(DecisionOutcome.REFUSED, problem="x" * 9_999)
-    (row,) = recorded(lambda history: history.decided(refused))
-    assert len(row["reason"]) == SENTENCE_MAX
+    (row,) = recorded(ScalingVerdictChanged(decision=refused))
+    assert len(row["reason"]) == RECORDED_CHARS_MAX
 
 
 def test_each_outcome_has_its_event_type():
     assert {each.value for each in DecisionOutcome} < set(SCALING_DECISION.event_types)
-
-
-async def test_what_is_logged_of_a_decision_is_recorded_too(tmp_path, recorded):
-    async with InProcessController(tmp_path / "controller") as controller:
-
-        def work(history):
-            log = AutoscalerEventLog(controller.logs, controller.counters, history)
-            log.verdict_changed(a_decision())
-            log.proposal_approved(a_decision(DecisionOutcome.APPROVED))
-            log.resize_refused(a_decision(DecisionOutcome.REFUSED, problem="broker-b does not answer"))
-            log.proposal_dismissed("orders-eu", "")
-            log.resize_requested(a_decision(DecisionOutcome.RESIZED, operation_id="orders-eu.1"))
-
-        rows = recorded(work)
-    assert [row["event_type"] for row in rows] == ["proposed", "approved", "refused", "dismissed", "resized"]

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from controller_builders import SET, a_set, last_heartbeat
 from fakes.recorded_rows import Unobserved
 
+from controller.failover.events import BrokerFailed
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import BrokerFailure, ProbeOutcome, SuspicionReason
-from controller.recording.set_recorder import SetRecorder
 from history.recorder import Recorder, RecorderIdentity
 from remoting.clock import SystemClock
 
@@ -16,7 +16,6 @@ def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_pa
     recorder = Recorder(
         tmp_path, RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878"), clock, Unobserved()
     )
-    history = SetRecorder(recorder)
     recorder.start()
     judged_ms = clock.now_ms() - 400
     dead = BrokerFailure(
@@ -29,7 +28,9 @@ def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_pa
     )
 
     before_us = clock.unix_us()
-    history.broker_failed(dead, a_set())
+    ago_ms = clock.now_ms() - judged_ms
+    for of_failure in BrokerFailed(key=dead.key, broker_set=a_set(), failure=dead, ago_ms=ago_ms).rows():
+        recorder.enqueue(of_failure)
     after_us = clock.unix_us()
     recorder.close()
 

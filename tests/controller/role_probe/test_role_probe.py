@@ -10,11 +10,13 @@ from fakes.scaling_controller import ME, OTHER
 
 from controller.failover.group import Group
 from controller.role_probe import service
-from controller.role_probe.service import ProbeOptions, ProbeResult, ProbeRuntime, RoleProbe
+from controller.role_probe.events import SETS, ProbeResult, RoleProbeGapEnded, RoleProbeRouteMissing
+from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
 from controller.role_probe.targets import PROBED_SETS_MAX
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+from serving.telemetry.events import Count, Counted
 
 TOPIC = "RMQ_ROLE_PROBE"
 INTERVAL_MS = 100
@@ -38,19 +40,19 @@ def route(addresses, perm=6):
 
 
 class Seen:
-    """What was reported."""
+    """What was told."""
 
     def __init__(self):
-        self.results, self.gaps, self.looked = [], [], (0, 0, "")
+        self.results, self.gaps, self.problems = [], [], []
 
-    def probe_sent(self, result):
-        self.results.append(result)
-
-    def probe_gap_ended(self, cluster, broker_name, gap):
-        self.gaps.append((cluster, broker_name, gap))
-
-    def probe_routes_looked(self, probed, left_out, problem):
-        self.looked = (probed, left_out, problem)
+    def emit(self, event):
+        match event:
+            case Counted(count=Count(labels=(result,))):
+                self.results.append(result)
+            case RoleProbeGapEnded():
+                self.gaps.append((event.cluster, event.broker, event.gap))
+            case RoleProbeRouteMissing(error=error):
+                self.problems.append(error)
 
     @property
     def acknowledged(self):
@@ -76,7 +78,7 @@ class Probed:
                 clock=self.clock,
                 topic=TOPIC,
                 options=lambda: ProbeOptions(self.name_servers, INTERVAL_MS),
-                observer=self.seen,
+                emit=self.seen.emit,
                 start=lambda work: self.tasks.start(work, "probe"),
             )
         )
@@ -86,6 +88,10 @@ class Probed:
 
     def deposed(self):
         """Nothing follows here."""
+
+    def looked(self):
+        """Return how many sets are probed, and how many are left out, as the metrics have it."""
+        return [measure.value for measure in self.probe.measures() if measure.gauge is SETS]
 
     def lead(self):
         self.group.leads(None)
@@ -138,7 +144,7 @@ async def test_small_message_goes_to_each_set_of_the_route_one_at_a_time():
     assert (one.connections, two.connections) == (1, 1)
     assert set(probed.seen.results) == {ProbeResult.ACKNOWLEDGED}
     assert probed.seen.gaps == []
-    assert probed.seen.looked[2] == ""
+    assert probed.seen.problems == []
 
 
 async def test_set_that_refuses_for_a_while_has_a_gap():
@@ -182,7 +188,7 @@ async def test_only_the_leader_probes_and_measures_nothing_across_a_change_of_th
     async with brokers(1) as (broker,), probing(a=broker.address) as probed:
         await probed.until(lambda: probed.seen.acknowledged >= 2)
         probed.group.follows(OTHER)
-        await probed.until(lambda: probed.seen.looked == (0, 0, ""))
+        await probed.until(lambda: probed.looked() == [0, 0])
         sent = len(broker.requests)
         await asyncio.sleep(0.6)
         assert len(broker.requests) == sent
@@ -201,8 +207,8 @@ async def test_topic_without_a_route_is_reported(code, body, problem):
         probed = Probed(namesrv)
         probed.lead()
         await probed.probe.look()
-        assert probed.seen.looked[0] == 0
-        assert problem in probed.seen.looked[2]
+        assert probed.looked()[0] == 0
+        assert problem in probed.seen.problems[0]
         await probed.client.close()
 
 
@@ -213,7 +219,7 @@ async def test_next_nameserver_is_queried_where_one_does_not_answer():
         probed.name_servers = (other.address, namesrv.address)
         probed.lead()
         await probed.probe.look()
-        assert probed.seen.looked == (1, 0, "")
+        assert probed.looked() == [1, 0]
         probed.group.follows(OTHER)
         await probed.probe.look()
         async with probed.tasks:
@@ -227,7 +233,7 @@ async def test_sets_beyond_the_limit_are_left_out_and_counted():
         probed = Probed(namesrv)
         probed.lead()
         await probed.probe.look()
-        assert probed.seen.looked == (PROBED_SETS_MAX, 3, "")
+        assert probed.looked() == [PROBED_SETS_MAX, 3]
         # 200 sets each 100 ms would be 2,000 messages a second.
         assert probed.probe._interval_ms() == 400
         probed.group.follows(OTHER)

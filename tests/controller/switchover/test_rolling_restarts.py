@@ -6,6 +6,7 @@ from fakes.in_process_controller import SET, InProcessController, at
 from switched_site import SwitchedSet
 
 from controller.refusals import NotLeader
+from controller.switchover.events import RESTARTS_ENDED
 from controller.switchover.rolling_restart import RestartPhase
 from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RestartRequest
 from controller.switchover.service import SetNotFound
@@ -95,7 +96,7 @@ async def test_whole_set_is_restarted_and_the_master_is_the_last(site):
     await site.look()
     done = await site.look()
     assert (done.phase, done.left, site.restarts.under_way()) == (RestartPhase.DONE, (), [])
-    assert site.controller.counters.rolling_restarts_ended.counts()[("done",)] == 1
+    assert site.controller.telemetry._counts[RESTARTS_ENDED].counts()[("done",)] == 1
     (line,) = site.controller.events("rolling_restart_ended")
     assert (line["to_phase"], line["left"]) == ("DONE", [])
     named = [each["broker_id"] for each in site.controller.events("rolling_restart_phase_entered")]

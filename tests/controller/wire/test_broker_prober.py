@@ -40,7 +40,7 @@ class Edge(Sender):
         super().__init__()
         self.probed = []
         self.prober = BrokerProber(
-            self.start, self.client, self.observer, lambda *reported: self.reached.append(reported)
+            self.start, self.client, self.observer.emit, lambda *reported: self.reached.append(reported)
         )
 
     def report(self, *reported):
@@ -180,7 +180,9 @@ class FailingClient:
 async def test_exception_during_a_probe_counts_as_not_probed():
     edge, failures = Edge(), []
     async with BackgroundTasks(lambda name, error: failures.append((name, type(error)))) as tasks:
-        prober = BrokerProber(lambda work: tasks.start(work, "work"), FailingClient(), edge.observer, lambda *_: None)
+        prober = BrokerProber(
+            lambda work: tasks.start(work, "work"), FailingClient(), edge.observer.emit, lambda *_: None
+        )
         probe = Probe(BrokerKey(SET, 1), 1000)
         prober.probe(ProbeBroker(probe=probe, address="10.0.0.1:10911", report=edge.report))
         prober.check_reachability(CheckReachability(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))

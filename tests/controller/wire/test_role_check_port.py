@@ -8,10 +8,12 @@ import struct
 import pytest
 
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.roles.events import RoleChecked
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.wire import role_check_port
 from controller.wire.role_check_port import RoleCheckPort
 from remoting.server.server import BindError
+from serving.telemetry.events import Count, Counted
 
 HOST = "127.0.0.1"
 #: Generous: only waits that would never end end here.
@@ -30,14 +32,14 @@ class Reports:
     def record(self, key, host, answer):
         self.hosts.append((key, host, answer))
 
-    def role_checked(self, key, answer):
-        self.checked.append((key, answer))
-
-    def leader_checked(self, *, leads):
-        self.leader.append(leads)
-
-    def role_check_refused(self):
-        self.refused += 1
+    def emit(self, event):
+        match event:
+            case RoleChecked(key=key, answer=answer):
+                self.checked.append((key, answer))
+            case Counted(count=Count(labels=("invalid",))):
+                self.refused += 1
+            case Counted(count=Count(labels=(answer,))):
+                self.leader.append(answer == "leads")
 
 
 class Served:
@@ -45,7 +47,7 @@ class Served:
         self.reports, self.leads = Reports(), True
         unknown = RoleAnswer(RoleVerdict.UNKNOWN, 0, "no such broker is stored")
         self.port = RoleCheckPort(
-            lambda key: ANSWERS.get(key, unknown), lambda: self.leads, self.reports.record, self.reports
+            lambda key: ANSWERS.get(key, unknown), lambda: self.leads, self.reports.record, self.reports.emit
         )
         self.number = self.port.listen(HOST, 0)
 
@@ -166,7 +168,7 @@ async def test_port_that_is_closed_closes_its_peers(served):
 
 
 async def test_port_in_use_is_refused(served):
-    other = RoleCheckPort(ANSWERS.get, lambda: True, served.reports.record, served.reports)
+    other = RoleCheckPort(ANSWERS.get, lambda: True, served.reports.record, served.reports.emit)
     with pytest.raises(BindError, match=f"cannot listen on {HOST}:{served.number}"):
         other.listen(HOST, served.number)
 

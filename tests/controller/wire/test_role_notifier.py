@@ -29,7 +29,7 @@ class Edge(Sender):
             self.client,
             self.elections,
             self.clock,
-            self.observer,
+            self.observer.emit,
             lambda *reported: self.reached.append(reported),
             lambda effect, key: self.master_epoch in (None, effect.master_epoch) and key.broker_id not in self.ended,
         )

@@ -94,8 +94,8 @@ def test_the_pages_come_from_the_declaration():
     assert (event.meaning, event.advice, event.keys) == ("A look failed. It is repeated.", "Wait.", ("broker", "error"))
     assert DECLARED.events.count(LookFailed) == 1
     assert [(family.name, family.kind) for family in DECLARED.families(FamilyMaker("p_"))] == [
-        ("p_brokers", "gauge"),
         ("p_failures_total", "counter"),
         ("p_looks_total", "counter"),
         ("p_look_seconds", "histogram"),
+        ("p_brokers", "gauge"),
     ]

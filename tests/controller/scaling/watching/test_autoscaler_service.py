@@ -10,6 +10,7 @@ from resize_builders import a_resize
 
 from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.watching import past_resizes, policy_topics
+from controller.scaling.watching.events import ROUNDS_FAILED
 from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_topics import UNLISTED_MS
 from controller.scaling.watching.topic_facts import ABSENT_MS, TopicFacts
@@ -304,7 +305,7 @@ async def test_follower_watches_nothing(site):
     await site.look()
     site.controller.group.follows(OTHER)
     await site.round()
-    assert site.controller.counters.scaling.topics_watched == 0
+    assert site.autoscaler.measures() == ()
     assert (await site.request("GET", "decisions"))[0] == 409
     assert (await site.request("GET", "proposals"))[0] == 409
 
@@ -406,7 +407,7 @@ async def test_store_that_cannot_be_read_ends_no_round(site, monkeypatch):
 
     monkeypatch.setattr(site.controller.scaling.operations, "under_way", fail)
     assert not await site.autoscaler.prepare()
-    assert site.controller.counters.scaling.rounds_failed == 1
+    assert site.controller.telemetry._counts[ROUNDS_FAILED].counts() == {(): 1}
     assert site.events("scaling_round_failed")[0]["error"] == "gone"
 
 

@@ -32,7 +32,7 @@ def file(tmp_path):
 
 
 def source_of(controller, file):
-    return PolicySource(str(file), controller.scaling.documents, controller.scaling_log)
+    return PolicySource(str(file), controller.scaling.documents, controller.telemetry.emit)
 
 
 async def look(source):
