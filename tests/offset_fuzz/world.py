@@ -295,6 +295,8 @@ class World:
             self.groups[group.name] = group
         self.managers = [Manager(self, number) for number in range(self.random.choice([1, 1, 2]))]
         self.deleted = set()
+        #: A group that was stopped and deleted, and starts again after the failover.
+        self.returning = None
         #: When each topic was made anew last.
         self.remade_s = {}
         self.writes = self.raises = 0
@@ -541,6 +543,10 @@ class World:
         what = self.random.choice(["reset", "seek", "delete", "remake"])
         self.tell(f"{what} {group.name} {topic} {queue_id}, moments before the end")
         if what == "delete":
+            if group.is_online and self.chance(0.7):
+                # A group is stopped before it is deleted, and may start again once another broker is master.
+                self._stop_or_start(group)
+                self.returning = group
             self.master.drop_offsets(group.name, topic)
         elif what == "remake":
             self._remake(topic)
@@ -572,9 +578,13 @@ class World:
             self._elect(chosen)
             if self.chance(0.4):
                 self._send(self.random.randint(20, 600))
+            self._go_on_after_promotion()
             if len(self.managers) > 1 and self.chance(0.2):
                 self._pause(self.random.choice(self.managers))
             await asyncio.sleep(self.random.uniform(1, 10))
+            if self.chance(0.2):
+                # Members of some groups are awaited yet.
+                self._remake(self.random.choice(self.topics))
             former.boot()
             return
         self._lose(former, copy)
@@ -586,6 +596,11 @@ class World:
             self.master = former
             self.followed = before._replace(boot_unix_ms=former.boot_ms)
             self.tell(f"{former.address} is master again, its log ends at {former.log.end}")
+
+    def _go_on_after_promotion(self):
+        group, self.returning = self.returning, None
+        if group is not None and not group.is_online and self.chance(0.7):
+            self._stop_or_start(group)
 
     def _lose(self, broker, copy):
         """Let a broker come back with its store, or with less."""
