@@ -174,14 +174,8 @@ class Site:
             if repairer.running == 0 or any(hasattr(event, "pushed") for event in self.told):
                 break
         # It is kept on disk by a thread, and ends, unless it waits for members.
-        for _ in range(2_000):
-            if repairer.running == 0 or any((self.folder / "repairs").glob("*")):
-                break
-            await asyncio.sleep(0.005)
-        for _ in range(200):
-            if repairer.running == 0:
-                break
-            await asyncio.sleep(0.005)
+        await _until(lambda: repairer.running == 0 or any((self.folder / "repairs").glob("*")), steps=2_000)
+        await _until(lambda: repairer.running == 0, steps=200)
         assert not self.failures, self.failures
 
     async def invoke(self, address, request, timeout_ms, before_send=lambda: None):
@@ -196,6 +190,13 @@ class Site:
         if request.code in self.lost:
             raise InvokeTimeout(address, timeout_ms)
         return answer
+
+
+async def _until(is_over, steps):
+    for _ in range(steps):
+        if is_over():
+            return
+        await asyncio.sleep(0.005)
 
 
 def _table(broker):

@@ -87,7 +87,7 @@ class LogFile:
         self.path: Final = folder / FILE_NAME
         self._clock, self._emit = clock, emit
         #: The last write has failed, which is told once.
-        self.is_failing = False
+        self._is_failing = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0, check_same_thread=False)
@@ -157,9 +157,9 @@ class LogFile:
                 stored()
             else:
                 table.withdraw(changes)
-                if not self.is_failing:
+                if not self._is_failing:
                     self._emit(LocalFileFailed(error=str(error)))
-            self.is_failing = error is not None
+            self._is_failing = error is not None
             if not result.done():
                 result.set_result(error)
 

@@ -26,7 +26,7 @@ from offsets.queue_proof import Proved, begins_behind, first_behind, proved_offs
 from offsets.readings.reading import KnownBefore
 from offsets.repair.rules import LASTED_MS, Before, BrokerNow, Decision, QueueNow, ahead_of, decide, may_push
 from offsets.repair.runs import RepairedQueue
-from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey
+from offsets.values import OFFSET_MAX, GroupKind, GroupMembers, GroupTopic, QueueKey
 from remoting.clock import Clock
 from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Refused
 from serving.shapes.offsets import Outcome
@@ -58,6 +58,8 @@ class _QueueLooks:
     #: The highest offset that may be pushed in the queue: its proof counts for lower ones.
     highest: int = 0
     proved: Proved | None = None
+    #: From this offset on, messages are known to lie behind what the last master did not write.
+    behind_from: int = OFFSET_MAX
     #: From where the parting was searched, and what was found.
     searched_from: int = -1
     parted_at: int | None = None
@@ -241,14 +243,17 @@ class RepairPass:
         reading, saved = self.before.reading, self.before.saved(key)
         assert reading is not None, "only what may be pushed is proved"
         assert saved is not None, "only what may be pushed is proved"
-        place_of, same_from = partial(self._at.place, key.topic, key.queue_id), self.before.proof.same_from
-        if same_from and not await begins_behind(place_of, shown, same_from):
-            return Proved(None, "it would pass over messages from before the last master led, which no epochs prove")
-        looks = self._looks[key.topic, key.queue_id]
+        looks, same_from = self._looks[key.topic, key.queue_id], self.before.proof.same_from
+        place_of = partial(self._at.place, key.topic, key.queue_id)
         # Behind the proved part of the log another message may lie where there was one.
         was_there = max(reading.first_end, min(reading.second_end, self.before.proof.same_until))
         prove = partial(proved_offset, place_of, first_end=reading.first_end, second_end=was_there)
         async with looks.turn:
+            if same_from and shown < looks.behind_from:
+                if not await begins_behind(place_of, shown, same_from):
+                    why = "it would pass over messages from before the last master led, which no epochs prove"
+                    return Proved(None, why)
+                looks.behind_from = shown
             if looks.proved is None:
                 looks.proved = await prove(max(looks.highest, saved))
             if (found := looks.proved.at(saved)) is not None:

@@ -68,7 +68,7 @@ async def list_holders(session: OperatorSession, group: str, cluster: str) -> No
 @with_session
 async def declare_orderly(session: OperatorSession, group: str, cluster: str) -> None:
     """Declare a group orderly. Never one with concurrent consumers: a lock makes dead letters of their retries."""
-    await _change(session, "declare-orderly", GroupBody(writer=operator_name(), cluster=cluster, group=group))
+    await _change(session, "declare-orderly", group, cluster)
 
 
 @click.command("undeclare", cls=ChangeCommand)
@@ -77,14 +77,15 @@ async def declare_orderly(session: OperatorSession, group: str, cluster: str) ->
 @with_session
 async def undeclare(session: OperatorSession, group: str, cluster: str) -> None:
     """Take the declaration of an orderly group back: its holders are not watched any more."""
-    await _change(session, "undeclare", GroupBody(writer=operator_name(), cluster=cluster, group=group))
+    await _change(session, "undeclare", group, cluster)
 
 
-async def _change(session: OperatorSession, what: str, wanted: GroupBody) -> None:
+async def _change(session: OperatorSession, what: str, group: str, cluster: str) -> None:
     if session.is_dry_run:
-        session.show([OrderlyGroupView(cluster=wanted.cluster, group=wanted.group)], OrderlyGroupView)
+        session.show([OrderlyGroupView(cluster=cluster, group=group)], OrderlyGroupView)
         return
-    session.confirm(f"{what.replace('-orderly', '').capitalize()} group {wanted.group} of {wanted.cluster}?")
+    session.confirm(f"{what.replace('-orderly', '').capitalize()} group {group} of {cluster}?")
+    wanted = GroupBody(writer=operator_name(), cluster=cluster, group=group)
     request = ApiRequest(path_of("locks", what), OrderlyAnswer, {}, "POST", wanted)
     if not (await manager_answer(session, request)).changed:
         session.note("it was so already")

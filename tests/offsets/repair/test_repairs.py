@@ -671,6 +671,8 @@ async def test_the_first_offset_of_a_thousand_is_written_at_once(site):
     await site.run(repairer)
     event = outcome(site.told)
     assert event.pushed == 1_000
+    # What a queue has shown once counts for all its groups.
+    assert site.codes.count(BrokerRequestCode.QUERY_CONSUME_QUEUE) < 10
     assert Outcome.PUSHED.value in repairer.runs()[0].counts
     # Milliseconds of turns of the loop here, of which each has many requests.
     assert event.duration_ms < 3_000
