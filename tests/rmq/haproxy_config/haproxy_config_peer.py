@@ -40,7 +40,9 @@ class Controller:
 
     def __init__(self, host=HOST, port=0):
         self.answers, self.leads, self.checked, self._host = {}, True, [], host
-        self._port = RoleCheckPort(lambda key: self.answers.get(key, UNKNOWN), lambda: self.leads, self.record, self.emit)
+        self._port = RoleCheckPort(
+            lambda key: self.answers.get(key, UNKNOWN), lambda: self.leads, self.record, self.emit
+        )
         self._number = self._port.listen(host, port)
 
     @property
