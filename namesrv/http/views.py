@@ -22,9 +22,8 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
-from namesrv.http.route_watch import plain_route, plain_route_text
 from namesrv.http.watch_streams import WatchStream
-from namesrv.http.watches import Watches
+from namesrv.http.watches import Watches, plain_route, plain_route_text
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner

@@ -9,9 +9,17 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from typing import Final, Protocol
 
-from namesrv.core.route_changes.change_log import Change, ChangeLog, ChangeReader
-from namesrv.core.route_changes.watch_counts import WatchCounts, WatchKind
-from namesrv.core.route_changes.watch_cursor import GapReason, PresentState, WatchCursor, WatchGap
+from namesrv.core.change_log import (
+    Change,
+    ChangeLog,
+    ChangeReader,
+    GapReason,
+    PresentState,
+    WatchCounts,
+    WatchCursor,
+    WatchGap,
+    WatchKind,
+)
 from remoting.clock import Clock
 from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, StreamPlaces, event_text
 from serving.http.views import HttpRefused, Unavailable

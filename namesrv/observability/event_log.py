@@ -7,10 +7,10 @@ Heartbeats and unchanged registrations are only counted.
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from namesrv.core.change_log import WatchKind
 from namesrv.core.role_addresses.checks import AddressMove, CheckChange, CheckState
 from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import RoleAddressLoop
-from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
 from namesrv.core.tables.lost_topics import SetLosses
 from namesrv.core.values.effects import (

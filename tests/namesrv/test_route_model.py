@@ -21,8 +21,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 from route_states import expire, lose_connection, register_broker, unregister_broker
 
-from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
-from namesrv.core.registration.request import Registration
+from namesrv.core.registration.registration import Registration, SingleTopicFromUnknownBroker
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion

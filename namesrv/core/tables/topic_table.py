@@ -1,18 +1,100 @@
-"""topicQueueTable: which queues each topic has on each broker set.
+"""topicQueueTable and topicQueueMappingInfoTable: which queues each topic has on each broker set, and its mappings.
 
 Kept by broker set, with the names of a topic's holders beside it for route queries. A topic without queues does not
-exist here. Equal settings of one set share one value, so a million entries cost little more than their names.
-
-What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
+exist here, and an entry goes when the set or the topic goes; Java keeps mappings for ever. Equal settings of one set
+share one value, and topics on the same sets their list of holders, so a million entries cost little more than their
+names. What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from namesrv.core.tables.topic_brokers import HolderRemoval, Holders, HolderTable
+from msgspec import UNSET
+
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.topics import QueueChanges, compare_topics
-from remoting.protocol.shapes.route import QueueData
+from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
+
+#: The broker sets that have a topic, in the order they got it.
+Holders = tuple[str, ...]
+
+
+class HolderRemoval(NamedTuple):
+    """Topics that one set will no longer have."""
+
+    topics: Sequence[str]
+    #: Those of them that nobody else has.
+    unheld: Sequence[str]
+    #: Who has the others.
+    remaining: Mapping[str, Holders]
+
+
+class HolderTable:
+    """Topic -> broker names."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, Holders] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._holders
+
+    def topics(self) -> Iterable[str]:
+        """Return every topic that somebody has."""
+        return self._holders
+
+    def of(self, topic: str) -> Holders:
+        """Return the broker sets that have a topic, none if it is unknown."""
+        return self._holders.get(topic, ())
+
+    def prepare_join(
+        self, broker_name: str, topics: Iterable[str], mine: Mapping[str, object]
+    ) -> CooperativeTask[dict[str, Holders]]:
+        """Return the future holders of those topics that the set has not yet, which are not in `mine`."""
+        added: dict[str, Holders] = {}
+        # By the identity of the former holders, which topics share, as they will share the new ones.
+        grown: dict[int, Holders] = {}
+        for part in in_batches(topics):
+            for topic in [topic for topic in part if topic not in mine]:
+                holders = self._holders.get(topic, ())
+                if (more := grown.get(id(holders))) is None:
+                    more = grown[id(holders)] = (*holders, broker_name)
+                added[topic] = more
+            yield
+        return added
+
+    def prepare_leave(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[HolderRemoval]:
+        """Return who will have the topics, each named once, when the set has them no longer; a cooperative task."""
+        every: list[str] = []
+        unheld: list[str] = []
+        remaining: dict[str, Holders] = {}
+        # As in `prepare_join`.
+        shrunk: dict[int, Holders] = {}
+        for part in in_batches(topics):
+            every += part
+            for topic in part:
+                holders = self._holders.get(topic, ())
+                if len(holders) <= 1:
+                    unheld.append(topic)
+                    continue
+                if (others := shrunk.get(id(holders))) is None:
+                    others = shrunk[id(holders)] = tuple(name for name in holders if name != broker_name)
+                remaining[topic] = others
+            yield
+        return HolderRemoval(every, unheld, remaining)
+
+    def store(self, added: Mapping[str, Holders]) -> None:
+        """Store what `prepare_join` returned; of no use once the table has changed."""
+        self._holders.update(added)
+
+    def discard(self, removal: HolderRemoval) -> None:
+        """Forget what `prepare_leave` returned; of no use once the table has changed, but for `store`."""
+        for topic in removal.unheld:
+            del self._holders[topic]
+        self._holders.update(removal.remaining)
+
 
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}
 
@@ -160,3 +242,136 @@ def size_bytes(topics: Collection[str]) -> int:
     """Return what topics of a set take; a character that is not ASCII makes all of its name wide."""
     wide = sum(len(topic) for topic in topics if not topic.isascii())
     return len(topics) * _TOPIC_BYTES + sum(map(len, topics)) + 3 * wide
+
+
+#: What a mapping takes, and each of its queues, in bytes.
+_MAPPING_BYTES: Final = 600
+_QUEUE_BYTES: Final = 160
+
+_NO_MAPPINGS: Final[Mapping[str, TopicQueueMappingInfo]] = {}
+
+
+class PreparedMappings(NamedTuple):
+    """Mappings of one set, ready to be stored; of no use once the table has changed."""
+
+    broker_name: str
+    mappings: Mapping[str, TopicQueueMappingInfo]
+    #: Who has those topics that are new to the set.
+    added: Mapping[str, Holders]
+    #: What all mappings of the set take then.
+    size_bytes: int
+
+
+class PreparedMappingRemoval(NamedTuple):
+    """Mappings of one set, ready to be removed; of no use once the table has changed."""
+
+    broker_name: str
+    holders: HolderRemoval
+    #: What the removed mappings took.
+    size_bytes: int
+
+
+class MappingTable:
+    """Static topic -> broker name -> mapping, and the topics of each broker set."""
+
+    def __init__(self) -> None:
+        self._by_broker: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        self._holders = HolderTable()
+        #: Broker name -> what its mappings take.
+        self._sizes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def of_topic(self, topic: str) -> Mapping[str, TopicQueueMappingInfo] | None:
+        """Return a static topic's mappings by broker name, None for an ordinary topic."""
+        holders = self._holders.of(topic)
+        return {name: self._by_broker[name][topic] for name in holders} if holders else None
+
+    def of_broker(self, broker_name: str) -> Mapping[str, TopicQueueMappingInfo]:
+        """Return the mappings that a set has, by topic."""
+        return self._by_broker.get(broker_name, _NO_MAPPINGS)
+
+    def size_bytes(self, broker_name: str) -> int:
+        """Return what the mappings of a set take."""
+        return self._sizes.get(broker_name, 0)
+
+    def prepare_put(
+        self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]
+    ) -> CooperativeTask[PreparedMappings]:
+        """Work out what it takes to store a set's mappings of static topics; a cooperative task."""
+        mine, size = self.of_broker(broker_name), self.size_bytes(broker_name)
+        added = yield from self._holders.prepare_join(broker_name, mappings, mine)
+        for part in in_batches(mappings.items()):
+            size += sum(_size_bytes(topic, mapping) - _size_bytes(topic, mine.get(topic)) for topic, mapping in part)
+            yield
+        return PreparedMappings(broker_name, mappings, added, size)
+
+    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedMappingRemoval]:
+        """Work out what it takes to remove a set's mappings of some topics, each named once; a cooperative task."""
+        mine = self.of_broker(broker_name)
+        mapped = (topic for topic in topics if topic in mine) if mine else ()
+        removal = yield from self._holders.prepare_leave(broker_name, mapped)
+        size = 0
+        for part in in_batches(removal.topics):
+            size += sum(_size_bytes(topic, mine[topic]) for topic in part)
+            yield
+        return PreparedMappingRemoval(broker_name, removal, size)
+
+    def store(self, prepared: PreparedMappings) -> None:
+        """Store what was prepared since the last change of the table."""
+        if prepared.mappings:
+            self._holders.store(prepared.added)
+            self._by_broker.setdefault(prepared.broker_name, {}).update(prepared.mappings)
+            self._sizes[prepared.broker_name] = prepared.size_bytes
+
+    def discard(self, prepared: PreparedMappingRemoval) -> None:
+        """Remove what was prepared since the last change of the table, but for what was stored by `store`."""
+        name, removal, size = prepared
+        if not removal.topics:
+            return
+        self._holders.discard(removal)
+        mine = self._by_broker[name]
+        if len(removal.topics) == len(mine):
+            del self._by_broker[name], self._sizes[name]
+            return
+        self._sizes[name] -= size
+        for topic in removal.topics:
+            del mine[topic]
+
+    def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
+        """Store a set's mappings of static topics at once."""
+        self.store(run_to_completion(self.prepare_put(broker_name, mappings)))
+
+
+def _size_bytes(topic: str, mapping: TopicQueueMappingInfo | None) -> int:
+    if mapping is None:
+        return 0
+    queues = 0 if mapping.curr_id_map is UNSET else len(mapping.curr_id_map)
+    return _MAPPING_BYTES + 4 * len(topic) + _QUEUE_BYTES * queues
+
+
+class PermissionOverrides:
+    """Broker name -> topic -> the permission that replaces the registered one; empty but for maintenance."""
+
+    def __init__(self) -> None:
+        self._overrides: dict[str, dict[str, int]] = {}
+
+    def of(self, broker_name: str) -> Mapping[str, int]:
+        """Return a set's overrides by topic."""
+        return self._overrides.get(broker_name, {})
+
+    def put(self, broker_name: str, overrides: Mapping[str, int]) -> None:
+        """Store overrides of some topics."""
+        if overrides:
+            self._overrides.setdefault(broker_name, {}).update(overrides)
+
+    def remove(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Lift the overrides of some topics."""
+        mine = self._overrides.get(broker_name)
+        if mine is None:
+            return
+        for topic in topics:
+            mine.pop(topic, None)
+        if not mine:
+            del self._overrides[broker_name]

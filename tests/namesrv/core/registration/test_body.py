@@ -4,7 +4,7 @@ import zlib
 import pytest
 
 from namesrv.core.registration.body import RegistrationRefused, decode_registration
-from namesrv.core.registration.json_members import VALUE_BYTES_MAX
+from namesrv.core.registration.json_body import VALUE_BYTES_MAX
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.topics import TOPICS_MAX
 from remoting.protocol.codes import VERSION_3_0_11, VERSION_5_0_0

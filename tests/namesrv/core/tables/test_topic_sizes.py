@@ -4,8 +4,8 @@ import pytest
 from builders import BROKER, a_mapping, a_queue_data, a_registration, topic_configs
 from route_states import expire, lose_connection, register_broker
 
+from namesrv.core.changes import CONNECTION_BYTES_MIN, TopicSizes
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.topic_sizes import CONNECTION_BYTES_MIN, TopicSizes
 from namesrv.refusals import TooManyTopics
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.shapes.route import DataVersion
@@ -42,7 +42,7 @@ def test_the_topics_of_all_sets_of_a_connection_count_together():
 
 
 def test_what_is_refused_leaves_nothing_and_what_leaves_counts_no_more(monkeypatch):
-    monkeypatch.setattr("namesrv.core.tables.topic_sizes.CONNECTION_BYTES_MIN", 0)
+    monkeypatch.setattr("namesrv.core.changes.CONNECTION_BYTES_MIN", 0)
     state = RouteState(NameServerConfig(topic_bytes_max=8 * 3_000))
     topics = topic_configs(*(f"t{number}" for number in range(15)))
     mapped = {"t0": a_mapping(curr_id_map={}), "t1": a_mapping(curr_id_map={})}
@@ -58,7 +58,7 @@ def test_what_is_refused_leaves_nothing_and_what_leaves_counts_no_more(monkeypat
 
 
 def test_a_broker_whose_new_topics_are_refused_stays_with_those_that_it_has(monkeypatch):
-    monkeypatch.setattr("namesrv.core.tables.topic_sizes.CONNECTION_BYTES_MIN", 0)
+    monkeypatch.setattr("namesrv.core.changes.CONNECTION_BYTES_MIN", 0)
     state = RouteState(NameServerConfig(topic_bytes_max=8 * 3_000))
     register_broker(state, a_registration(topics=topic_configs("a", "b")), now_ms=0)
     more = topic_configs("a", "b", *(f"t{number}" for number in range(30)))
