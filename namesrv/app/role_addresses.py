@@ -9,20 +9,19 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from namesrv.core.role_addresses.checks import (
-    AddressMove,
     BrokerIdentity,
-    CheckChange,
     RoleAddressChecks,
     RoleAddressUse,
 )
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import TICK_MS, RoleAddresses, RoleAddressLoop
+from namesrv.observability.event_log import NameServerEventLog
 from remoting.admin.brokers import broker_options
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import Requester
@@ -34,19 +33,6 @@ from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
 from serving.durable_file import NotReadable, read_latest, recover
 
 
-class RoleAddressObserver(Protocol):
-    """Logs what became of a file of rules."""
-
-    def role_addresses_loaded(self, source: str, rules: RoleAddressRules) -> None:
-        """Report that rules are in force."""
-
-    def role_addresses_refused(self, source: str, refusal: TablesRefused) -> None:
-        """Report that a file has mistakes, so the rules before it stay in force."""
-
-    def role_address_ignored(self, loop: RoleAddressLoop) -> None:
-        """Report that a rule is not applied."""
-
-
 class RoleAddressSource:
     """Keeps the rules in force as their file says."""
 
@@ -56,7 +42,7 @@ class RoleAddressSource:
         role_addresses: RoleAddresses,
         reclassify: Callable[[], None],
         clock: Clock,
-        observer: RoleAddressObserver,
+        observer: NameServerEventLog,
     ) -> None:
         """Call `reclassify` whenever peers may be of other audiences."""
         self._path = path
@@ -135,20 +121,10 @@ class _StoredUses(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     given: list[_StoredUse]
 
 
-class RoleAddressStoreObserver(Protocol):
-    """Logs what became of the file."""
-
-    def written_in_place(self, path: str) -> None:
-        """Report that a file was overwritten in place, because it is a mount of its own."""
-
-    def role_address_store_failed(self, error: str) -> None:
-        """Report that the file cannot be read or written."""
-
-
 class RoleAddressStore:
     """Keeps the file as the checks are; one task only may call `store`."""
 
-    def __init__(self, path: str, checks: RoleAddressChecks, clock: Clock, observer: RoleAddressStoreObserver) -> None:
+    def __init__(self, path: str, checks: RoleAddressChecks, clock: Clock, observer: NameServerEventLog) -> None:
         self._path = path
         self._checks = checks
         self._clock = clock
@@ -206,16 +182,6 @@ CHECK_ROLE_ADDRESS: Final = "check_role_address"
 _OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")
 
 
-class DialBackObserver(Protocol):
-    """Logs and records what checks found."""
-
-    def role_address_checked(self, change: CheckChange) -> None:
-        """Report that peers get an address from now on, that they do not, or that it leads nowhere any more."""
-
-    def role_address_moved(self, move: AddressMove) -> None:
-        """Report that an address leads to its broker, for the first time since that one registered."""
-
-
 class RoleAddressDialBack:
     """Checks role addresses for as long as it runs."""
 
@@ -225,7 +191,7 @@ class RoleAddressDialBack:
         store: RoleAddressStore,
         client: Requester,
         clock: Clock,
-        observer: DialBackObserver,
+        observer: NameServerEventLog,
         tasks: BackgroundTasks,
     ) -> None:
         self._role_addresses = role_addresses

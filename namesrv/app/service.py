@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from namesrv.app.away_set_store import AwaySetStore
-from namesrv.app.effect_runner import RUN_EFFECTS, EffectQueue, EffectRunner
+from namesrv.app.effect_runner import RUN_EFFECTS, EffectRunner
 from namesrv.app.role_addresses import RoleAddressDialBack, RoleAddressSource, RoleAddressStore
 from namesrv.core.departure import ExpirySchedule
 from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
@@ -108,7 +108,8 @@ class NameServer:
         # What changes it: requests, lost connections, and the scan below. Their effects wait in a queue.
         watches = self._watches = Watches(state, settings, self._process.http_streams_max, clock, event_log)
         away = self._away_sets = AwaySetStore(config.broker_set_store_path, state, clock, event_log)
-        effects = EffectQueue(event_log, watches.cluster, away)
+        records = event_log.record, watches.cluster.record, away.record
+        effects = self._effects = EffectRunner(state.tables.live, event_log, tasks, *records)
         self._perform = effects.perform
         runner = self._runner = CooperativeRunner()
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
@@ -138,7 +139,6 @@ class NameServer:
         checks = state.role_addresses.checks
         store = self._role_address_store = RoleAddressStore(config.role_address_store_path, checks, clock, event_log)
         self._dial_back = RoleAddressDialBack(state.role_addresses, store, self._client, clock, event_log, tasks)
-        self._effect_runner = EffectRunner(effects, state.tables.live, self._server, self._client, event_log, tasks)
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
@@ -157,7 +157,9 @@ class NameServer:
             followed += [self._role_addresses.follow_role_addresses, self._dial_back.check_role_addresses]
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
-        running_effects = self._tasks.keep_running(self._effect_runner.run_effects, RUN_EFFECTS)
+        running_effects = self._tasks.keep_running(
+            partial(self._effects.run_effects, self._server, self._client), RUN_EFFECTS
+        )
         serialize_type = config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)

@@ -9,7 +9,7 @@ discarded what it did not read gets a gap and the present states, once each. Pur
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, KeysView
 from enum import Enum
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,17 +17,6 @@ import msgspec
 UNWATCHED_MS_MAX: Final = 10 * 60 * 1000
 #: So many keys that nobody watches are followed; beyond it those go first that are unwatched for longest.
 UNWATCHED_KEYS_MAX: Final = 10_000
-
-
-class ChangeReader(Protocol):
-    """Reads the changes of the keys that it watches."""
-
-    @property
-    def has_more(self) -> bool:
-        """Whether there is something to read."""
-
-    def add(self, key: str) -> None:
-        """Follow that a key has one more change."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -55,7 +44,7 @@ class FollowedKey:
         #: When its present state came; None if that was before it was followed.
         self.changed_unix_ms: int | None = None
         #: Who watches it.
-        self.cursors: dict[ChangeReader, None] = {}
+        self.cursors: dict[WatchCursor, None] = {}
         #: Since when nobody watches it, monotonic.
         self.unwatched_ms = 0
 
@@ -81,7 +70,7 @@ class ChangeLog:
         """The keys that are followed."""
         return self._followed.keys()
 
-    def watch(self, key: str, cursor: ChangeReader) -> None:
+    def watch(self, key: str, cursor: "WatchCursor") -> None:
         """Follow a key for a watcher."""
         followed = self._followed.get(key)
         if followed is None:
@@ -91,7 +80,7 @@ class ChangeLog:
         self._unwatched.pop(key, None)
         followed.cursors[cursor] = None
 
-    def unwatch(self, key: str, cursor: ChangeReader, now_ms: int) -> None:
+    def unwatch(self, key: str, cursor: "WatchCursor", now_ms: int) -> None:
         """End what `watch` began; the key is followed for a while longer."""
         followed = self._followed[key]
         del followed.cursors[cursor]
@@ -109,7 +98,7 @@ class ChangeLog:
                 return
             del self._unwatched[key], self._followed[key]
 
-    def append(self, key: str, text_of: Callable[[int], bytes]) -> list[ChangeReader]:
+    def append(self, key: str, text_of: Callable[[int], bytes]) -> "list[WatchCursor]":
         """Keep a change of a followed key, whose text has its number; return the watchers that had nothing to read."""
         self.number += 1
         change = Change(self.number, key, text_of(self.number))

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from namesrv.core.change_log import (
     Change,
     ChangeLog,
-    ChangeReader,
     GapReason,
     PresentState,
     WatchCounts,
@@ -84,7 +83,7 @@ class WatchStreams:
         self._places = places
         self._clock = clock
         self._observer = observer
-        self._open: dict[ChangeReader, WatchStream] = {}
+        self._open: dict[WatchCursor, WatchStream] = {}
         self._ready: deque[WatchStream] = deque()
         self._is_closing = False
 
@@ -136,7 +135,7 @@ class WatchStreams:
             self.counts.stalled += 1
             self._observer.watcher_stalled(self.kind, stream.client, stream.cursor.keys)
 
-    def notify(self, cursors: Iterable[ChangeReader]) -> None:
+    def notify(self, cursors: Iterable[WatchCursor]) -> None:
         """Note watchers that have something to read; `wake_some` lets them."""
         self._ready.extend(self._open[cursor] for cursor in cursors if cursor in self._open)
 
