@@ -433,7 +433,7 @@ class NameServer:
     ) -> tuple[BrokerSetRun, ...]:
         holders = tables.topics.holders_of(topic)
         if topic in self._odd:
-            queues = tables.topics.queues_of(topic)
+            queues = tables.topics.of_topic(topic)
             assert queues is not None, "it was there a line ago"
             runs = _runs_of(queues)
             if self._is_alike(topic):

@@ -81,7 +81,7 @@ class ConnectionCleanup:
         members = tables.live.of_connection(connection_id)
         if len(members) > GUARANTEED_PER_CONNECTION:
             return True
-        return any(len(tables.topics.topics_of(member.broker_name)) > BATCH_TOPICS for member in members)
+        return any(len(tables.topics.of_broker(member.broker_name)) > BATCH_TOPICS for member in members)
 
     async def _remove(self, connection_id: int) -> None:
         steps = self._state.connection_loss_steps(connection_id, self._clock.now_ms())

@@ -19,7 +19,7 @@ from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change, with_perms
 from namesrv.core.tables.lost_topics import LostTopicTable
-from namesrv.core.tables.topic_table import PreparedMappingRemoval, PreparedMappings, PreparedQueues, PreparedRemoval
+from namesrv.core.tables.topic_table import PreparedPut, PreparedRemoval
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.effects import RegistrationConflicted
 from namesrv.core.values.topics import QueueChanges, compare_topics
@@ -121,14 +121,14 @@ class TopicSizes:
 class PreparedChange(NamedTuple):
     """What it takes to store a change of topics."""
 
-    queues: PreparedQueues
+    queues: PreparedPut[QueueData]
     #: How many of the topics are new to the set's cluster.
     added: Counter[TopicKind]
     removal: PreparedRemoval
     #: How many of the topics no set of the cluster has any longer.
     removed: Counter[TopicKind]
-    mappings: PreparedMappings
-    unmapped: PreparedMappingRemoval
+    mappings: PreparedPut[TopicQueueMappingInfo]
+    unmapped: PreparedRemoval
 
 
 class ComparedRegistration(NamedTuple):
@@ -145,17 +145,17 @@ def prepare(tables: RouteTables, change: SetChange) -> CooperativeTask[PreparedC
     queues = yield from topics.prepare_put(name, change.queue_changes)
     removal = yield from topics.prepare_removal(name, change.removed_topics)
     # Nearly every change keeps to the topics that the set has, and then it does not matter which other sets have them.
-    needs_others = queues.added or removal.holders.remaining
+    needs_others = queues.added or removal.remaining
     others = tables.brokers.counted_in(change.broker_set.cluster) - {name} if needs_others else set()
     added: Counter[TopicKind] = Counter()
     for joined in in_batches(queues.added.items()):
         added += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])
         yield
     removed: Counter[TopicKind] = Counter()
-    for unheld in in_batches(removal.holders.unheld):
+    for unheld in in_batches(removal.unheld):
         removed += kinds_of(unheld)
         yield
-    for remaining in in_batches(removal.holders.remaining.items()):
+    for remaining in in_batches(removal.remaining.items()):
         removed += kinds_of([topic for topic, holders in remaining if others.isdisjoint(holders)])
         yield
     mappings = yield from tables.mappings.prepare_put(name, change.mappings)
@@ -176,8 +176,7 @@ def compare(
     tables: RouteTables, request: Registration, *, delete_missing_topics: bool, topic_sets_max: int
 ) -> CooperativeTask[ComparedRegistration]:
     """Compare the topics of a registration, and work out what it takes to store what differs."""
-    queues = yield from registration.compare_queues(tables, request, topic_sets_max)
-    mappings = yield from registration.compare_mappings(tables, request)
+    queues, mappings = yield from registration.compare(tables, request, topic_sets_max)
     compared = ComparedRegistration(queues, mappings, None)
     decision = registration.decide(
         tables, request, queues, mappings, delete_missing_topics=delete_missing_topics, now_ms=0
@@ -224,7 +223,7 @@ def topic_additions(
 
 def permission_change(tables: RouteTables, broker_name: str, perm_of: Callable[[int], int]) -> SetChange | None:
     """Return the change that gives all topics of a set another permission; None for a set without topics."""
-    topics = tables.topics.topics_of(broker_name)
+    topics = tables.topics.of_broker(broker_name)
     broker_set = tables.brokers.get(broker_name)
     if not topics or broker_set is None:
         return None
@@ -244,7 +243,7 @@ def _unmapped_topics(tables: RouteTables, change: SetChange) -> Iterable[str]:
 
 
 def _queue_changes(tables: RouteTables, broker_name: str, queues: Mapping[str, QueueData]) -> QueueChanges:
-    return run_to_completion(compare_topics(tables.topics.topics_of(broker_name), queues.items()))
+    return run_to_completion(compare_topics(tables.topics.of_broker(broker_name), queues.items()))
 
 
 def _known_set(tables: RouteTables, broker_name: str) -> RegisteredSet:
@@ -309,10 +308,10 @@ class ChangeApplier:
         if not is_heartbeat_only:
             self.last_registrations.pop(name, None)
         if before != change.broker_set or filters_differ:
-            self.route_cache.drop(tables.topics.topics_of(name).keys())
+            self.route_cache.drop(tables.topics.of_broker(name).keys())
         self._apply_topics(change, before, prepared or run_to_completion(prepare(tables, change)))
         if not is_heartbeat_only:
-            size = tables.topics.queue_sum(name).size_bytes + tables.mappings.size_bytes(name)
+            size = tables.topics.queue_sum(name).size_bytes + tables.mappings.queue_sum(name).size_bytes
             self.topic_sizes.put(name, change.broker_set.network, size)
         if before != change.broker_set:
             tables.brokers.put(change.broker_set)
@@ -334,7 +333,7 @@ class ChangeApplier:
     def _apply_topics(self, change: SetChange, before: RegisteredSet | None, prepared: PreparedChange) -> None:
         tables, name, cluster = self.tables, change.broker_set.broker_name, change.broker_set.cluster
         if before and before.cluster != cluster:
-            topics = tables.topics.topics_of(name)
+            topics = tables.topics.of_broker(name)
             self.topic_counts.remove(before.cluster, exclusive_topics(tables, name, topics, before.cluster))
             self.topic_counts.add(cluster, exclusive_topics(tables, name, topics, cluster))
         tables.permission_overrides.remove(name, (*change.lifted_overrides, *change.removed_topics))
@@ -349,4 +348,4 @@ class ChangeApplier:
         self.route_cache.drop(change.queue_changes.queues.keys())
         self.route_cache.drop(change.removed_topics)
         self.route_cache.drop(change.mappings.keys())
-        self.route_cache.drop(prepared.unmapped.holders.topics)
+        self.route_cache.drop(prepared.unmapped.topics)

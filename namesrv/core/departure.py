@@ -42,7 +42,7 @@ def _leave(
     before = tables.brokers.get(broker_name)
     assert before is not None, "a live member belongs to a set"
     after = before.without(key.address for key in leaving)
-    has = tables.topics.topics_of(broker_name)
+    has = tables.topics.of_broker(broker_name)
     queues = QueueChanges()
     removed_topics: tuple[str, ...] = ()
     if not after.members:

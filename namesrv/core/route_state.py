@@ -109,7 +109,7 @@ class RouteState:
         # What an operator set for a topic ends with a change that carries it, so all that it carries must be known.
         if self.tables.permission_overrides.of(request.broker_name):
             return None
-        return PreviousRegistration(reported.topics, self.tables.topics.topics_of(request.broker_name))
+        return PreviousRegistration(reported.topics, self.tables.topics.of_broker(request.broker_name))
 
     def register_unchanged(self, request: Registration, now_ms: int) -> RouteOutcome[MasterAddresses]:
         """Take a registration that repeats what `previous_registration` returned; its topics need not be there."""
@@ -145,7 +145,7 @@ class RouteState:
         Yields while its topics are compared, and compares them again if another change was applied meanwhile. All else
         is decided in the last step, which applies it and calls `now_ms` and `is_late`. None if the topics are the
         difference to a registration that holds no longer: then all topics are needed. Raises
-        SingleTopicFromUnknownBroker, TooManyMembers, TooManyBrokers or TooManyTopics. In all these cases nothing has
+        RegistrationRefused, TooManyMembers, TooManyBrokers or TooManyTopics. In all these cases nothing has
         changed, except that a known broker with too many topics stays for longer with those that it has.
         """
         self._check_limits(request)
@@ -236,7 +236,7 @@ class RouteState:
     def _check_sizes(self, request: Registration, network: str, prepared: PreparedChange, now_ms: int) -> None:
         """Raise TooManyTopics if more topics of a registration would take too much memory of its host."""
         sizes, name = self._applier.topic_sizes, request.broker_name
-        more = prepared.queues.queue_sum.size_bytes + prepared.mappings.size_bytes - sizes.of_set(name)
+        more = prepared.queues.queue_sum.size_bytes + prepared.mappings.queue_sum.size_bytes - sizes.of_set(name)
         if more <= 0:
             return
         of_connection = {key.broker_name for key in self.tables.live.of_connection(request.connection_id)}
@@ -252,7 +252,7 @@ class RouteState:
         """Compare what a new master has with the routes of its set: a topic that no slave had copied is lost."""
         name, topics = request.broker_name, request.topics
         if request.broker_id == MASTER_ID and decision.event.master_changed:
-            self.lost_topics.put(name, self.tables.topics.topics_of(name).keys() - topics.keys(), now_ms)
+            self.lost_topics.put(name, self.tables.topics.of_broker(name).keys() - topics.keys(), now_ms)
         elif request.broker_id == MASTER_ID:
             self.lost_topics.remove(name, topics)
 
@@ -370,7 +370,7 @@ class RouteState:
         refused: TooManyTopics | None = None
         for change in topic_additions(self.tables, topic, queue_datas, sets_max):
             excess, name = None, change.broker_set.broker_name
-            if topic not in self.tables.topics.topics_of(name):
+            if topic not in self.tables.topics.of_broker(name):
                 excess = sizes.excess(size_bytes((topic,)), change.broker_set.network, (), self._topic_bytes_max)
                 if not change.queue_changes.queues:
                     excess = f"its host has as many sets with {topic} as it may have (topicSetsPerHostMax)"

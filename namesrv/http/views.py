@@ -141,7 +141,7 @@ class NameServerViews:
             state=cluster_summary.state_of(broker_set).value,
             enable_acting_master=broker_set.enable_acting_master,
             zone_name=broker_set.zone_name,
-            topics=len(topics.topics_of(name)),
+            topics=len(topics.of_broker(name)),
             read_queues=sums.read,
             write_queues=sums.write,
             lost_topics=lost_topics(self._sources.state, name, clock.unix_ms() - clock.now_ms()),

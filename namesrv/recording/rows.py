@@ -163,7 +163,7 @@ class _Reading:
     def read(self, topics: Iterable[str]) -> None:
         """Read some more."""
         for topic in topics:
-            if queues := self._tables.topics.queues_of(topic):
+            if queues := self._tables.topics.of_topic(topic):
                 self.groups.setdefault(_runs(queues), []).append(topic)
             if found := self._tables.mappings.of_topic(topic):
                 self.mappings[topic] = dict(found)

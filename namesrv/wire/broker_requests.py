@@ -169,7 +169,7 @@ class BrokerRequestHandler:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = _identity(RequestCode.UNREGISTER_BROKER, header)
         steps = self._state.unregistration_steps(cluster, key, connection.id, self._clock.now_ms())
-        if len(self._state.tables.topics.topics_of(key.broker_name)) > BATCH_TOPICS:
+        if len(self._state.tables.topics.of_broker(key.broker_name)) > BATCH_TOPICS:
             return self._unregister_large(request, steps)
         self._perform(run_to_completion(steps))
         return request.reply()

@@ -7,7 +7,6 @@ bytes in, values out.
 import re
 import struct
 import zlib
-from types import MappingProxyType
 from typing import Final
 
 from namesrv.core.registration.accepted_topics import (
@@ -19,10 +18,10 @@ from namesrv.core.registration.accepted_topics import (
 from namesrv.core.registration.incremental_body import decode_incremental
 from namesrv.core.registration.json_body import VALUE_BYTES_MAX, decode_json
 from namesrv.core.values.cooperative import CooperativeTask
-from namesrv.refusals import NameTooLong
+from namesrv.refusals import NameTooLong, RegistrationRefused
 from remoting.protocol.codec import decode_body
 from remoting.protocol.codes import VERSION_3_0_11, VERSION_5_0_0
-from remoting.protocol.errors import BodyError, RequestRefused
+from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInfo
 
 #: A compressed body may grow to this many bytes; 100,000 topics have about 6 MB in that form.
@@ -158,12 +157,6 @@ class _Parts:
 
 #: So much of a body is checked at a time: it takes some milliseconds.
 _CHECKSUM_BYTES: Final = 4 * 1024 * 1024
-
-
-class RegistrationRefused(RequestRefused):
-    """A registration is answered with an error, and nothing has changed."""
-
-    ext_fields = MappingProxyType({})
 
 
 def decode_registration(

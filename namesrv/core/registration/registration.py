@@ -4,7 +4,6 @@ Answers to `RouteInfoManager.registerBroker` (docs/protocol/namesrv.md 3.2). Pur
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -24,8 +23,7 @@ from namesrv.core.values.effects import (
     RouteChanges,
 )
 from namesrv.core.values.topics import QueueChanges, TopicSettings, compare_topics
-from namesrv.refusals import TooManyMembers
-from remoting.protocol.errors import RequestRefused
+from namesrv.refusals import RegistrationRefused, TooManyMembers
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo
 
 #: The heartbeat timeout of a broker that requests none, in ms.
@@ -109,20 +107,6 @@ _SHARE_IN_CROWD: Final = 16
 Value = TypeVar("Value")
 
 
-class SingleTopicFromUnknownBroker(RequestRefused):
-    """One topic alone from a broker that is not registered yet; its next full registration repairs it.
-
-    Java's text; brokers log it. Java leaves an empty set behind, here nothing changes.
-    """
-
-    ext_fields = MappingProxyType({})
-
-    def __init__(self, registration: Registration) -> None:
-        self.broker_name = registration.broker_name
-        self.address = registration.address
-        super().__init__("register broker failed")
-
-
 class MasterAddresses(msgspec.Struct, frozen=True):
     """The living master's addresses, for a slave; both None if there is none, one if another has superseded it."""
 
@@ -148,7 +132,7 @@ class TopicPlaces:
 
     def __init__(self, tables: RouteTables, broker_set: RegisteredSet, sets_max: int) -> None:
         self._of_host = tables.brokers.of_network(broker_set.network)
-        self._has = tables.topics.topics_of(broker_set.broker_name)
+        self._has = tables.topics.of_broker(broker_set.broker_name)
         self._holders_of = tables.topics.holders_of
         self._sets_max = sets_max
         self._crowd = _CROWD * sets_max
@@ -176,32 +160,24 @@ class TopicPlaces:
                 yield topic, value
 
 
-def compare_queues(
+def compare(
     tables: RouteTables, registration: Registration, topic_sets_max: int
-) -> CooperativeTask[QueueChanges]:
-    """Work out which queues a registration changes; a cooperative task.
+) -> CooperativeTask[tuple[QueueChanges, Mapping[str, TopicQueueMappingInfo]]]:
+    """Work out which queues and mappings a registration changes; a cooperative task.
 
-    The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
+    The result holds as long as no topic, permission or member of the set changes. Raises RegistrationRefused for one
+    topic of an unknown broker.
     """
     transition = _transition_of(tables, registration)
+    mappings: dict[str, TopicQueueMappingInfo] = {}
     if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
-        return QueueChanges()
-    return (yield from _queue_changes(tables, registration, transition, topic_sets_max))
-
-
-def compare_mappings(
-    tables: RouteTables, registration: Registration
-) -> CooperativeTask[Mapping[str, TopicQueueMappingInfo]]:
-    """Return the mappings that a registration changes; as `compare_queues`."""
-    changed: dict[str, TopicQueueMappingInfo] = {}
-    transition = _transition_of(tables, registration)
-    if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
-        return changed
+        return QueueChanges(), mappings
+    queues = yield from _queue_changes(tables, registration, transition, topic_sets_max)
     before = tables.mappings.of_broker(registration.broker_name)
     for part in in_batches(registration.mappings.items()):
-        changed |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
+        mappings |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
         yield
-    return changed
+    return queues, mappings
 
 
 def decide(
@@ -215,8 +191,8 @@ def decide(
 ) -> RegistrationDecision | RegistrationConflicted:
     """Return what `registration` changes beside the `queues` and `mappings` it changes, or by whom it is turned away.
 
-    Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
-    a changed registration does not carry leave the set.
+    Raises RegistrationRefused as `compare`. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics
+    that a changed registration does not carry leave the set.
     """
     transition = _transition_of(tables, registration)
     if isinstance(transition, RegistrationConflicted):
@@ -227,7 +203,7 @@ def decide(
     if _is_authoritative(registration, transition):
         lifted = _lifted(tables, registration, transition)
         if delete_missing_topics and transition.is_changed and not registration.mappings:
-            has = tables.topics.topics_of(registration.broker_name)
+            has = tables.topics.of_broker(registration.broker_name)
             removed = tuple(topic for topic in has if topic not in registration.topics)
     removed_members, superseded = _superseded(tables, registration, transition, now_ms)
     return RegistrationDecision(
@@ -274,7 +250,8 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
         if conflict is not None:
             return conflict
     if holder is None and len(registration.topics) + registration.ignored_topics == 1:
-        raise SingleTopicFromUnknownBroker(registration)
+        # Java's text, and it leaves an empty set behind. The next full registration repairs it.
+        raise RegistrationRefused("register broker failed")
     if holder is None and len(others) >= MEMBERS_MAX:
         raise TooManyMembers(registration.broker_name, MEMBERS_MAX)
     if holder is None and [each.network for each in others.values()].count(registration.network) >= MEMBERS_OF_HOST_MAX:
@@ -364,7 +341,7 @@ def _queue_changes(
     wanted: Iterable[tuple[str, QueueData]] = ((topic, values[settings]) for topic, settings in admitted)
     if kept:
         wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
-    changes = yield from compare_topics(tables.topics.topics_of(name), wanted)
+    changes = yield from compare_topics(tables.topics.of_broker(name), wanted)
     return changes._replace(left_out=places.left_out)
 
 

@@ -207,7 +207,7 @@ class RoleAddresses:
     def _drop_routes(self, broker_names: Iterable[str]) -> None:
         """Drop the cached routes of sets of which peers get other addresses, though no table changed."""
         for name in broker_names:
-            self._route_cache.drop(self._tables.topics.topics_of(name).keys())
+            self._route_cache.drop(self._tables.topics.of_broker(name).keys())
 
     def _found_loops(self) -> dict[str, RoleAddressLoop]:
         found: dict[str, RoleAddressLoop] = {}

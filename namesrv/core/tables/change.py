@@ -69,7 +69,7 @@ def applied_change(tables: RouteTables, change: SetChange) -> AppliedChange:
     """Return a change with what it is about to replace."""
     name = change.broker_set.broker_name
     topics = (*change.queue_changes.queues, *change.removed_topics)
-    has = tables.topics.topics_of(name)
+    has = tables.topics.of_broker(name)
     old = {topic: has[topic] for topic in topics if topic in has} if len(topics) <= OLD_QUEUES_MAX else {}
     return AppliedChange(change=change, before=tables.brokers.get(name), old_queues=old)
 
