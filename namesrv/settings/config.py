@@ -51,7 +51,7 @@ _NO_CLUSTER_TEST: Final = AlwaysFalse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig(ServerConfig):
-    """All options. Each comment names the reader, or says why nobody here reads it."""
+    """All options; a comment says why nobody here reads one."""
 
     config_store_path: ConfigStorePath = "~/namesrv/namesrv.properties"
     config_black_list: ConfigBlackList = "configBlackList;configStorePath;kvConfigPath"
@@ -62,7 +62,6 @@ class NameServerConfig(ServerConfig):
 
     # NamesrvConfig
 
-    #: Read by __main__.py, which loads it, and settings.py, which saves it.
     kv_config_path: Annotated[
         str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", NAMES_A_FILE)
     ] = "~/namesrv/kvConfig.json"
@@ -70,14 +69,12 @@ class NameServerConfig(ServerConfig):
     product_env_name: Annotated[str, unused("productEnvName", Text(), "Unit name of cluster-test mode.")] = "center"
     #: Always false, so it has no reader.
     cluster_test: Annotated[bool, unused("clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.")] = False
-    #: Read by route_requests.py.
     order_message_enable: Annotated[
         bool,
         Option(
             "orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.", _ORDER, at_once=True
         ),
     ] = False
-    #: Read by broker_requests.py.
     return_order_topic_config_to_broker: Annotated[
         bool,
         Option(
@@ -110,7 +107,6 @@ class NameServerConfig(ServerConfig):
             KEEPS_OUT,
         ),
     ] = 10000
-    #: Read by service.py.
     scan_not_active_broker_interval_ms: Annotated[
         int,
         Option(
@@ -125,7 +121,6 @@ class NameServerConfig(ServerConfig):
     un_register_broker_queue_capacity: Annotated[
         int, unused("unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Unregistrations that may wait.")
     ] = 3000
-    #: Read by route_state.py.
     support_acting_master: Annotated[
         bool,
         Option(
@@ -136,12 +131,10 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by operator_requests.py.
     enable_all_topic_list: Annotated[
         bool,
         Option("enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).", _LISTS, at_once=True),
     ] = True
-    #: Read by operator_requests.py.
     enable_topic_list: Annotated[
         bool,
         Option(
@@ -152,7 +145,6 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = True
-    #: Read by route_state.py.
     notify_min_broker_id_changed: Annotated[
         bool,
         Option(
@@ -163,7 +155,6 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by __main__.py.
     enable_controller_in_namesrv: Annotated[
         bool,
         Option(
@@ -173,7 +164,6 @@ class NameServerConfig(ServerConfig):
             Fixed("it starts another server"),
         ),
     ] = False
-    #: Read by route_requests.py.
     need_wait_for_service: Annotated[
         bool,
         Option(
@@ -184,7 +174,6 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by route_requests.py.
     wait_for_service_seconds: Annotated[
         int,
         Option(
@@ -195,7 +184,6 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = 45
-    #: Read by route_state.py.
     delete_topic_with_broker_registration: Annotated[
         bool,
         Option(
@@ -209,7 +197,6 @@ class NameServerConfig(ServerConfig):
 
     # Ours
 
-    #: Read by route_state.py, as the next one.
     brokers_max: Annotated[
         int,
         Option(
@@ -252,7 +239,6 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = 512
-    #: Read by __main__.py, as the next one.
     controller_listen_port: Annotated[
         int,
         Option(
@@ -268,7 +254,6 @@ class NameServerConfig(ServerConfig):
             "controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: port of its HTTP side.", LISTENS
         ),
     ] = 9881
-    #: Read by http_api.py.
     namesrv_addr_list: Annotated[
         str,
         Option(
@@ -280,7 +265,6 @@ class NameServerConfig(ServerConfig):
         ),
     ] = ""
 
-    #: Read by service.py, as the next two.
     role_address_file: Annotated[
         str,
         Option(
@@ -309,7 +293,6 @@ class NameServerConfig(ServerConfig):
             LISTENS,
         ),
     ] = 0
-    #: Read by service.py.
     route_watchers_max: Annotated[
         int,
         Option(
@@ -320,7 +303,6 @@ class NameServerConfig(ServerConfig):
             KEEPS_OUT,
         ),
     ] = 1024
-    #: Read by route_watch.py, as the next two.
     route_watch_topics_max: Annotated[
         int,
         Option(
