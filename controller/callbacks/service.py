@@ -21,10 +21,8 @@ from controller.callbacks.events import (
     RoleCallbacksRequested,
     RoleCallbackUnusable,
 )
-from controller.callbacks.outcome import CallOutcome, CallResult
 from controller.callbacks.pending import DueChange, PendingChanges
-from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.role_callback import RoleCallback
+from controller.callbacks.role_callback import CallOutcome, CallResult, RoleCallback
 from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
@@ -33,6 +31,27 @@ from remoting.clock import Clock
 from serving.telemetry.events import Emit, Measure
 from serving.telemetry.telemetry import unix_s
 from store.store import SetStore, StoreError
+
+
+class ReportedChanges:
+    """Listens to changes for the callbacks, and waits for nothing."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, RoleChange] = {}
+        #: Set while there is something to do.
+        self.wake = asyncio.Event()
+
+    def role_changed(self, change: RoleChange) -> None:
+        """Keep the change of a set."""
+        self._changes[change.broker_name] = change
+        self.wake.set()
+
+    def take(self) -> list[RoleChange]:
+        """Return what was reported since the last call."""
+        taken = list(self._changes.values())
+        self._changes.clear()
+        return taken
+
 
 #: How often is looked at what is due, and whether this controller leads.
 LOOK_S: Final = 0.1

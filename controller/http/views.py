@@ -13,16 +13,13 @@ from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.failure_detection.suspicion import hide_probes
 from controller.http.analysis_views import AnalysisViews
-from controller.http.autoscaler_views import AutoscalerViews
-from controller.http.callback_views import CallbackViews
 from controller.http.cluster_watch import ChangedLists, ControllerStream
 from controller.http.master_views import MasterViews
-from controller.http.scaling_views import ScalingViews, check_leads
-from controller.http.switchover_views import PREFIX, PlannedChanges, SwitchoverViews
+from controller.http.scaling_views import AutoscalerViews, ScalingViews, check_leads
+from controller.http.switchover_views import PREFIX, CallbackViews, PlannedChanges, SwitchoverViews
 from controller.roles.broker_roles import BrokerRoles, SetRoles
 from controller.scaling.watching.service import Autoscaler
-from controller.sets.broker_set import BrokerSet
-from controller.sets.health import health_of
+from controller.sets.broker_set import BrokerSet, health_of
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 from serving.http.endpoints import EVENT_STREAM_TYPE, LIMIT, Parameter

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from controller.app.role_callbacks import names_sets
+from controller.app.service import names_sets
 from controller.callbacks.delivered import DeliveredMasters
 from controller.callbacks.events import (
     RoleCallbackDelivered,
@@ -11,13 +11,12 @@ from controller.callbacks.events import (
     RoleCallbacksRequested,
     RoleCallbackUnusable,
 )
-from controller.callbacks.outcome import CallOutcome, CallResult
-from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import CallbackOptions, CallbackRuntime, RoleCallbacks
+from controller.callbacks.role_callback import CallOutcome, CallResult
+from controller.callbacks.service import CallbackOptions, CallbackRuntime, ReportedChanges, RoleCallbacks
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import ReplicaInfoCache
 from fakes.clock import FakeClock
 from fakes.scaling_controller import ME, OTHER, WAIT_S, FailingStore
 from remoting.background_tasks import BackgroundTasks

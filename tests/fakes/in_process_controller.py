@@ -14,9 +14,8 @@ from yarl import URL
 from controller.app.controller_core import failover
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
-from controller.failover.effects import NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
-from controller.failover.events import StoreCalled, StoreFileRemoved
+from controller.failover.events import NotifyRoleChanged, ProbeBroker, StoreCalled, StoreFileRemoved
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState, FailoverRuntime
@@ -24,17 +23,14 @@ from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
-from controller.failure_detection.reachability import Reachability
+from controller.failure_detection.senders import Reachability
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.switchover_views import PlannedChanges
 from controller.http.views import ShownSets, views_of
 from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
-from controller.roles.broker_roles import BrokerRoles
+from controller.roles.broker_roles import BrokerRoles, RoleCheckers, RoleHolds, ServingConfirmations
 from controller.roles.changes import RoleChanges
-from controller.roles.checkers import RoleCheckers
-from controller.roles.holds import RoleHolds
-from controller.roles.serving import ServingConfirmations
 from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.execution.events import resize_measures
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
@@ -43,10 +39,8 @@ from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
 from controller.scaling.watching.topic_requests import TopicRequests
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
-from controller.switchover.runner import SwitchoverParts
-from controller.switchover.service import Switchovers
-from controller.wire.handlers import Handlers
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.switchover.service import SwitchoverParts, Switchovers
+from controller.wire.handlers import Handlers, ReplicaInfoCache
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines

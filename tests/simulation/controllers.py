@@ -21,11 +21,9 @@ from controller.roles.changes import RoleChanges
 from controller.switchover.events import RollingRestartEnded, RollingRestartPhaseEntered, SwitchoverPhaseEntered
 from controller.switchover.rolling_restart import RestartPhase
 from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
-from controller.switchover.runner import SwitchoverParts
-from controller.switchover.service import Switchovers
-from controller.wire.log_end_queries import LogEndQueries
-from controller.wire.replica_info_cache import ReplicaInfoCache
-from controller.wire.switchover_queries import SwitchoverQueries
+from controller.switchover.service import SwitchoverParts, Switchovers
+from controller.wire.broker_queries import LogEndQueries, SwitchoverQueries
+from controller.wire.handlers import ReplicaInfoCache
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused

@@ -21,8 +21,15 @@ from controller.endpoint_slices.events import (
     EndpointSliceWritten,
     SyncResult,
 )
-from controller.endpoint_slices.failure_reports import LINES_MAX, LINES_PERIOD_MS
-from controller.endpoint_slices.service import AGAIN_MS, BEGIN_MS, RETRY_MS, EndpointSlices, SliceRuntime
+from controller.endpoint_slices.service import (
+    AGAIN_MS,
+    BEGIN_MS,
+    LINES_MAX,
+    LINES_PERIOD_MS,
+    RETRY_MS,
+    EndpointSlices,
+    SliceRuntime,
+)
 from controller.failover.group import Group
 from controller.sets.broker_set import Replica
 from controller.sets.stored_set import StoredSet

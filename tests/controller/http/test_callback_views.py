@@ -6,8 +6,7 @@ from fakes.called_back import FAILED, Receiver, RecordedCallbacks
 from fakes.in_process_controller import InProcessController
 
 from controller.callbacks.delivered import DeliveredMasters
-from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import CallbackOptions, CallbackRuntime, RoleCallbacks
+from controller.callbacks.service import CallbackOptions, CallbackRuntime, ReportedChanges, RoleCallbacks
 
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 

@@ -11,8 +11,7 @@ from fakes.scaling_controller import ME, OTHER
 from controller.failover.group import Group
 from controller.role_probe import service
 from controller.role_probe.events import SETS, ProbeResult, RoleProbeGapEnded, RoleProbeRouteMissing
-from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
-from controller.role_probe.targets import PROBED_SETS_MAX
+from controller.role_probe.service import PROBED_SETS_MAX, ProbeOptions, ProbeRuntime, RoleProbe
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
