@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Final
 from controller.app.controller_core import ControllerCore, Edge
 from controller.callbacks.callers import ProgramCaller, WebhookCaller
 from controller.callbacks.delivered import DeliveredMasters
-from controller.callbacks.service import CallbackOptions, CallbackRuntime, Caller, ReportedChanges, RoleCallbacks
+from controller.callbacks.service import Caller, ReportedChanges, RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
 from controller.endpoint_slices.api_server import ApiServer
-from controller.endpoint_slices.service import EndpointSlices, SliceRuntime
+from controller.endpoint_slices.service import EndpointSlices
 from controller.failover import events as failover_events
 from controller.failover.events import BrokerFailed, BrokersCleaned, BrokerSetExpired
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
-from controller.http.switchover_views import PlannedChanges
 from controller.observability.analytics_results import ResultsReader
 from controller.observability.log_events import DECLARED
-from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
-from controller.roles.changes import RoleChange, RoleChanges
+from controller.role_probe.service import RoleProbe
+from controller.roles.changes import RoleChanges
 from controller.roles.events import RoleAnswers
 from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
@@ -34,8 +33,8 @@ from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
 from controller.scaling.watching.topic_requests import TopicRequests
 from controller.sets.broker_set import BrokerSet
-from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
-from controller.switchover.service import SwitchoverParts, Switchovers
+from controller.switchover.rolling_restarts import RollingRestarts
+from controller.switchover.service import Switchovers
 from controller.wire.broker_queries import LogEndQueries, SwitchoverQueries
 from controller.wire.handlers import BODY_LIMITS, BROKER_CODES, ReplicaInfoCache
 from controller.wire.role_check_port import RoleCheckPort
@@ -108,16 +107,8 @@ def make_endpoint_slices(
     if not host or not (port.isascii() and port.isdigit()):
         raise StartFailed(f"kubernetesSetsFile is for pods: {HOST_VARIABLE} and {PORT_VARIABLE} name no API server")
     server = ApiServer(host, int(port), Path(config.kubernetes_credentials_path).expanduser())
-    return EndpointSlices(
-        SliceRuntime(
-            group=core.group,
-            sets=core.store,
-            clock=SystemClock(),
-            opened=server.opened,
-            services=_services_in(Path(config.kubernetes_sets_path).expanduser()),
-            emit=emit,
-        )
-    )
+    services = _services_in(Path(config.kubernetes_sets_path).expanduser())
+    return EndpointSlices(core.group, core.store, SystemClock(), server.opened, services, emit)
 
 
 def _services_in(path: Path) -> tuple[ServiceSet, ...]:
@@ -131,36 +122,6 @@ def _services_in(path: Path) -> tuple[ServiceSet, ...]:
 
 #: Variables of the controller's own options, passwords among them.
 _HIDDEN_PREFIX: Final = "RMQ_"
-
-
-def make_role_callbacks(
-    core: ControllerCore,
-    backend: StoreBackend,
-    settings: StoredConfig[ControllerConfig],
-    reported: ReportedChanges,
-    emit: Emit,
-) -> RoleCallbacks:
-    """Return what calls the program or URL of the configuration, which names one."""
-    clock = SystemClock()
-
-    def explain(change: RoleChange) -> str:
-        return core.control.elections.why(change.broker_name, change.master_epoch)
-
-    return RoleCallbacks(
-        CallbackRuntime(
-            group=core.group,
-            sets=core.store,
-            reported=reported,
-            delivered=DeliveredMasters(backend),
-            caller=_caller(settings.config, clock),
-            clock=clock,
-            options=lambda: CallbackOptions.of(settings.config),
-            emit=emit,
-            is_named=names_sets(settings.config.on_role_change_sets),
-            explain=explain,
-            start=core.begin,
-        )
-    )
 
 
 def names_sets(value: str) -> Callable[[str], bool]:
@@ -280,7 +241,21 @@ class Controller:
         # Queues, and changes that operators plan.
         self._scaling = self._make_scaling()
         self._autoscaler = self._make_autoscaler()
-        self._planned = self._make_planned()
+        queries = SwitchoverQueries(self._client)
+        # Elections share the answers to queries of a set: those of an election are its own.
+        log_ends = LogEndQueries(self._client).query
+        control, start, clock = self._core.control, self._core.begin, self._clock
+        self._switchovers = Switchovers(control, roles, log_ends, queries.all_ack, clock, emit, start)
+        self._restarts = RollingRestarts(
+            control=control,
+            switchovers=self._switchovers,
+            documents=self._scaling.documents,
+            check_leads=self._scaling.check_leads,
+            query_boot=queries.boot_unix_ms,
+            clock=clock,
+            emit=emit,
+            start=start,
+        )
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
@@ -319,7 +294,20 @@ class Controller:
         )
 
     def _make_callbacks(self, reported: ReportedChanges) -> RoleCallbacks:
-        return make_role_callbacks(self._core, self._backend, self._settings, reported, self._telemetry.emit)
+        elections, config = self._core.control.elections, self._settings.config
+        return RoleCallbacks(
+            group=self._core.group,
+            sets=self._core.store,
+            reported=reported,
+            delivered=DeliveredMasters(self._backend),
+            caller=_caller(config, self._clock),
+            clock=self._clock,
+            config=lambda: self._settings.config,
+            emit=self._telemetry.emit,
+            is_named=names_sets(config.on_role_change_sets),
+            explain=lambda change: elections.why(change.broker_name, change.master_epoch),
+            start=self._core.begin,
+        )
 
     def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
         return make_endpoint_slices(self._core, config, os.environ, self._telemetry.emit)
@@ -360,43 +348,10 @@ class Controller:
         path = self._settings.config.scaling_policy_file
         return Autoscaler(runtime, PolicySource(path, self._scaling.documents, self._telemetry.emit))
 
-    def _make_planned(self) -> PlannedChanges:
-        queries = SwitchoverQueries(self._client)
-        parts = SwitchoverParts(
-            control=self._core.control,
-            holds=self._core.roles.holds,
-            serving=self._core.roles.serving,
-            checkers=self._core.roles.checkers,
-            # Elections share the answers to queries of a set: those of an election are its own.
-            query_log_ends=LogEndQueries(self._client).query,
-            clock=self._clock,
-            emit=self._telemetry.emit,
-        )
-        switchovers = Switchovers(parts, queries.all_ack, self._core.begin)
-        restarts = RestartParts(
-            control=self._core.control,
-            switchovers=switchovers,
-            documents=self._scaling.documents,
-            check_leads=self._scaling.check_leads,
-            query_boot=queries.boot_unix_ms,
-            clock=self._clock,
-            emit=self._telemetry.emit,
-            start=self._core.begin,
-        )
-        return PlannedChanges(self._autoscaler, switchovers, RollingRestarts(restarts))
-
     def _make_probe(self, client: RemotingClient) -> RoleProbe:
-        topic = self._settings.config.role_probe_topic
+        core = self._core
         return RoleProbe(
-            ProbeRuntime(
-                group=self._core.group,
-                client=client,
-                clock=self._clock,
-                topic=topic,
-                options=lambda: ProbeOptions.of(self._settings.config),
-                emit=self._telemetry.emit,
-                start=self._core.begin,
-            )
+            core.group, client, self._clock, lambda: self._settings.config, self._telemetry.emit, core.begin
         )
 
     def _outlook(self, topic: str) -> AnalysisOutlook:
@@ -451,7 +406,7 @@ class Controller:
             self._elections.keep_elections,
             self._scaling.run,
             self._autoscaler.watch_topics,
-            self._planned.restarts.look_at_restarts,
+            self._restarts.look_at_restarts,
         ]
         if self._autoscaler.policies.is_file:
             own.append(self._autoscaler.policies.watch_file)
@@ -477,12 +432,19 @@ class Controller:
     def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
-        from controller.http.views import ShownSets, views_of  # noqa: PLC0415
+        from controller.http.views import views_of  # noqa: PLC0415
         from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
         from serving.http.paths import endpoints_of  # noqa: PLC0415
 
-        planned = (self._planned.switchovers, self._planned.restarts)
-        parts = (*planned, self._scaling, self._autoscaler, self._callbacks, self._slices, self._probe)
+        parts = (
+            self._switchovers,
+            self._restarts,
+            self._scaling,
+            self._autoscaler,
+            self._callbacks,
+            self._slices,
+            self._probe,
+        )
         sources = ControllerMetricSources(
             statistics=self._server.statistics,
             counters=self._counters,
@@ -500,9 +462,14 @@ class Controller:
             self._process.health,
             ControllerMetrics(sources).text,
             self._settings,
-            ShownSets(self._core.control, self._core.roles, self._callbacks, self._elections),
-            self._planned,
             self._clock,
+            self._core.control,
+            self._core.roles,
+            self._elections,
+            self._autoscaler,
+            self._switchovers,
+            self._restarts,
+            self._callbacks,
         )
         return endpoints_of(*views)
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from controller.endpoint_slices.api_server import CONNECTIONS_MAX, ERROR_CHARS_MAX, ApiFailed, SliceMoved, SliceStore
 from controller.endpoint_slices.events import (
@@ -91,18 +91,6 @@ ROUND_S: Final = 30.0
 _TRIES: Final = 3
 
 
-class SliceRuntime(NamedTuple):
-    """What slices are kept through."""
-
-    group: Group
-    sets: SetStore
-    clock: Clock
-    #: Opens the API server for a round of calls; may raise ApiFailed.
-    opened: Callable[[], AbstractAsyncContextManager[SliceStore]]
-    services: tuple[ServiceSet, ...]
-    emit: Emit
-
-
 class _Published:
     """What is known of one set's slices, by the leader."""
 
@@ -144,12 +132,21 @@ class _Round:
 class EndpointSlices:
     """The slices of all sets with a Service."""
 
-    def __init__(self, runtime: SliceRuntime) -> None:
-        self._group, self._sets, self._clock = runtime.group, runtime.sets, runtime.clock
-        self._opened, self._emit, self._services = runtime.opened, runtime.emit, runtime.services
+    def __init__(
+        self,
+        group: Group,
+        sets: SetStore,
+        clock: Clock,
+        opened: Callable[[], AbstractAsyncContextManager[SliceStore]],
+        services: tuple[ServiceSet, ...],
+        emit: Emit,
+    ) -> None:
+        """Take `opened`, which opens the API server for a round of calls; it may raise ApiFailed."""
+        self._group, self._sets, self._clock = group, sets, clock
+        self._opened, self._services, self._emit = opened, services, emit
         self._term = 0
         self._published: list[_Published] = []
-        self._reports = FailureReports(runtime.emit)
+        self._reports = FailureReports(emit)
 
     async def publish_brokers(self) -> None:
         """Publish for ever, while this controller leads."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from controller.callbacks.pending import UndeliveredChange
 from controller.callbacks.service import RoleCallbacks
 from controller.config import ControllerConfig
 from controller.refusals import NotLeader
 from controller.roles.changes import RoleHolder
-from controller.scaling.watching.service import Autoscaler
 from controller.switchover.rolling_restart import RestartPhase, RollingRestart
 from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RestartRequest, RollingRestarts
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
@@ -48,25 +47,17 @@ _SET: Final = Parameter("name", "The brokerName.")
 Answer = TypeVar("Answer")
 
 
-class PlannedChanges(NamedTuple):
-    """What operators plan: resizes of topics, switchovers and restarts of sets."""
-
-    autoscaler: Autoscaler
-    switchovers: Switchovers
-    restarts: RollingRestarts
-
-
 class SwitchoverViews:
     """Switchovers and rolling restarts."""
 
-    def __init__(self, planned: PlannedChanges) -> None:
-        self._planned = planned
+    def __init__(self, switchovers: Switchovers, restarts: RollingRestarts) -> None:
+        self._switchovers, self._restarts = switchovers, restarts
 
     @get("/v1/broker-sets/{name}/switchover", parts=(_SET,), refusals=(400, 404))
     def switchover(self, request: ViewRequest) -> SwitchoverView:
         """The switchover of a set that is under way, or the last one since this controller started."""
         name = request.path["name"]
-        found = self._planned.switchovers.of_set(name)
+        found = self._switchovers.of_set(name)
         if found is None:
             raise NotFound(f"This controller has begun no switchover of {name} since its start.")
         return _switchover(found)
@@ -74,12 +65,12 @@ class SwitchoverViews:
     @post("/v1/broker-sets/{name}/switchover", status=202, parts=(_SET,), refusals=(404, 409))
     async def switch_over(self, request: ViewRequest, body: SwitchoverRequest) -> SwitchoverView:
         """Begin a planned switchover: another broker in sync becomes master, without loss."""
-        return _switchover(await _answered(self._planned.switchovers.begin(request.path["name"], body)))
+        return _switchover(await _answered(self._switchovers.begin(request.path["name"], body)))
 
     @get("/v1/switchovers", parameters=(PREFIX, LIMIT), refusals=(400,))
     def switchovers(self, request: ViewRequest) -> SwitchoverListing:
         """The last switchovers that this controller has begun, the newest first."""
-        found = (each for each in self._planned.switchovers if each.broker_name.startswith(request.prefix))
+        found = (each for each in self._switchovers if each.broker_name.startswith(request.prefix))
         return SwitchoverListing(switchovers=[_switchover(each) for each in islice(found, request.page.limit)])
 
     @get("/v1/broker-sets/{name}/rolling-restart", parts=(_SET,), refusals=(400, 404, 409, 503))
@@ -90,18 +81,18 @@ class SwitchoverViews:
     @post("/v1/broker-sets/{name}/rolling-restart", status=202, parts=(_SET,), refusals=(404, 409, 503))
     async def begin_restart(self, request: ViewRequest, body: RestartRequest) -> RollingRestartView:
         """Begin a rolling restart: it names each broker when it may be restarted, the master last."""
-        return self._restart(await _answered(self._planned.restarts.begin(request.path["name"], body)))
+        return self._restart(await _answered(self._restarts.begin(request.path["name"], body)))
 
     @post("/v1/broker-sets/{name}/rolling-restart/abort", parts=(_SET,), refusals=(404, 409, 503))
     async def abort_restart(self, request: ViewRequest, body: OperatorReason) -> RollingRestartView:
         """Abort a rolling restart: no more brokers are named."""
-        return self._restart(await _answered(self._planned.restarts.abort(request.path["name"], body.reason)))
+        return self._restart(await _answered(self._restarts.abort(request.path["name"], body.reason)))
 
     async def _found(self, broker_name: str) -> RollingRestart:
-        return self._planned.restarts.find(broker_name)
+        return self._restarts.find(broker_name)
 
     def _restart(self, restart: RollingRestart) -> RollingRestartView:
-        waits_for = self._planned.restarts.waits_for.get(restart.broker_name, "")
+        waits_for = self._restarts.waits_for.get(restart.broker_name, "")
         return view_of(
             RollingRestartView,
             restart,

@@ -136,44 +136,25 @@ _PAUSE_MS: Final = 700
 _SLACK_MS: Final = 600
 
 
-class ProbeOptions(NamedTuple):
-    """What is configured; read again at each use."""
-
-    name_servers: tuple[str, ...]
-    interval_ms: int
-
-    @classmethod
-    def of(cls, config: ControllerConfig) -> "ProbeOptions":
-        """Return the options of a configuration."""
-        addresses = config.role_probe_namesrv_addr or config.namesrv_addr
-        return cls(tuple(each for each in addresses.split(";") if each), config.role_probe_interval_ms)
-
-
-class ProbeRuntime(NamedTuple):
-    """What the probe reaches the world through."""
-
-    group: Group
-    #: A client of its own.
-    client: Requester
-    clock: Clock
-    topic: str
-    options: Callable[[], ProbeOptions]
-    emit: Emit
-    #: Runs what nobody waits for.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
-
-
 class RoleProbe:
     """Probes all sets that have the topic."""
 
-    def __init__(self, runtime: ProbeRuntime) -> None:
-        self._group, self._clock, self._topic = runtime.group, runtime.clock, runtime.topic
-        self._options, self._emit, self._start = runtime.options, runtime.emit, runtime.start
+    def __init__(
+        self,
+        group: Group,
+        client: Requester,
+        clock: Clock,
+        config: Callable[[], ControllerConfig],
+        emit: Emit,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]],
+    ) -> None:
+        """`client` is one of its own; `start` runs what nobody waits for."""
+        self._group, self._clock, self._config = group, clock, config
+        self._emit, self._start = emit, start
+        self._topic = config().role_probe_topic
         limits = AdminLimits(timeout_ms=SEND_MS, requests_max=SENDS_A_SECOND_MAX, requests_per_peer_max=64)
-        self._admin = AdminClient(runtime.client, limits)
-        self._targets = ProbeTargets(
-            self._admin, runtime.topic, lambda: runtime.options().name_servers, runtime.clock.now_ms
-        )
+        self._admin = AdminClient(client, limits)
+        self._targets = ProbeTargets(self._admin, self._topic, self._name_servers, clock.now_ms)
         #: What probes each set.
         self._under_way: dict[str, asyncio.Task[bool]] = {}
         self._looked_ms: int | None = None
@@ -257,8 +238,12 @@ class RoleProbe:
                     self._emit(RoleProbeGapEnded(cluster=target.cluster, broker=name, gap=gap))
             await asyncio.sleep(max(0.0, began_s + interval_ms / 1000 - loop.time()))
 
+    def _name_servers(self) -> tuple[str, ...]:
+        addresses = self._config().role_probe_namesrv_addr or self._config().namesrv_addr
+        return tuple(address for address in addresses.split(";") if address)
+
     def _interval_ms(self) -> int:
-        return max(self._options().interval_ms, len(self._targets.sets) * 1000 // SENDS_A_SECOND_MAX)
+        return max(self._config().role_probe_interval_ms, len(self._targets.sets) * 1000 // SENDS_A_SECOND_MAX)
 
     async def _sent(self, name: str, target: ProbeTarget) -> tuple[ProbeResult, str]:
         """Send a message; returns how that ended, and why if it was not acknowledged."""

@@ -9,14 +9,14 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from controller.decisions.election import ElectionResult
 from controller.failover.election_runner import ElectionOutcome
 from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd, LogEndQuery, LogEnds
-from controller.roles.broker_roles import HOLD_MS_MAX, RoleCheckers, RoleHolds, ServingConfirmations
+from controller.roles.broker_roles import HOLD_MS_MAX, BrokerRoles
 from controller.sets.broker_set import BrokerSet
 from controller.switchover import events, rules
 from controller.switchover.events import switchover_entered
@@ -31,25 +31,12 @@ _QUERIES_S: Final = {SwitchoverPhase.CATCH_UP: 0.25, SwitchoverPhase.DRAIN: 0.01
 _LOOKS_S: Final = 0.01
 
 
-class SwitchoverParts(NamedTuple):
-    """What a switchover works with."""
-
-    control: BrokerRequests
-    holds: RoleHolds
-    serving: ServingConfirmations
-    checkers: RoleCheckers
-    query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]]
-    clock: Clock
-    emit: Emit
-
-
 class SwitchoverRun:
     """One switchover, which only this object changes."""
 
-    def __init__(self, switchover: Switchover, parts: SwitchoverParts, held: Callable[[int], None]) -> None:
-        """`held` is told for how many ms clients were held."""
+    def __init__(self, switchover: Switchover, parts: "Switchovers") -> None:
         self.switchover = switchover
-        self._parts, self._held = parts, held
+        self._parts = parts
         self._term = parts.control.group.term
         #: What showed that the new master has begun its epoch; it may have started anew since.
         self._began = ""
@@ -70,18 +57,18 @@ class SwitchoverRun:
             self._enter(rules.Turn(SwitchoverPhase.FAILED, fault, fault))
             raise
         finally:
-            self._parts.holds.release(self.switchover.broker_name)
+            self._parts.roles.holds.release(self.switchover.broker_name)
 
     def _enter(self, turn: rules.Turn) -> None:
         clock, before = self._parts.clock, self.switchover
         after = before.entered(turn.phase, turn.evidence, clock.now_ms(), clock.unix_ms(), turn.problem)
         if after.phase in HOLDING and after.held_since_ms != before.held_since_ms:
-            self._parts.holds.hold(after.broker_name, clock.now_ms() + HOLD_MS_MAX)
+            self._parts.roles.holds.hold(after.broker_name, clock.now_ms() + HOLD_MS_MAX)
         elif after.phase not in HOLDING:
-            self._parts.holds.release(after.broker_name)
+            self._parts.roles.holds.release(after.broker_name)
         self.switchover = after
         if after.is_held and before.held_for_ms is None and after.held_for_ms is not None:
-            self._held(after.held_for_ms)
+            self._parts.record_hold(after.held_for_ms)
         self._parts.emit(switchover_entered(before, after))
 
     async def _perform(self) -> None:
@@ -125,9 +112,9 @@ class SwitchoverRun:
             leads=self._leads,
             broker_set=broker_set,
             failed=[i for i in members if self._has_failed(i)],
-            unheld=self._parts.checkers.not_down(BrokerKey(switchover.broker_name, switchover.old_master)),
+            unheld=self._parts.roles.checkers.not_down(BrokerKey(switchover.broker_name, switchover.old_master)),
             ends=ends,
-            is_confirmed=broker_set is not None and self._parts.serving.is_confirmed(broker_set),
+            is_confirmed=broker_set is not None and self._parts.roles.serving.is_confirmed(broker_set),
             began=self._began,
         )
 
@@ -196,8 +183,12 @@ class Switchovers:
 
     def __init__(
         self,
-        parts: SwitchoverParts,
+        control: BrokerRequests,
+        roles: BrokerRoles,
+        query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]],
         query_all_ack: Callable[[str], Awaitable[bool | None]],
+        clock: Clock,
+        emit: Emit,
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]],
     ) -> None:
         """`start` starts a background task.
@@ -205,9 +196,14 @@ class Switchovers:
         `query_all_ack` returns whether the broker at an address acknowledges a message only once everybody in sync has
         it, None if it does not answer.
         """
-        self._parts = parts
-        self._query_all_ack = query_all_ack
-        self._start = start
+        self.control, self.roles, self.query_log_ends, self.clock, self.emit = (
+            control,
+            roles,
+            query_log_ends,
+            clock,
+            emit,
+        )
+        self._query_all_ack, self._start = query_all_ack, start
         #: Those under way and the last ones, the newest last.
         self._runs: deque[SwitchoverRun] = deque(maxlen=SWITCHOVERS_MAX)
         #: Sets whose switchover is being checked.
@@ -222,7 +218,8 @@ class Switchovers:
         """Yield how long clients were held at most."""
         yield Measure(events.LONGEST_HOLD, self._longest_hold_ms / 1000)
 
-    def _held(self, milliseconds: int) -> None:
+    def record_hold(self, milliseconds: int) -> None:
+        """Record for how long clients were held."""
         self._longest_hold_ms = max(self._longest_hold_ms, milliseconds)
 
     def of_set(self, broker_name: str) -> Switchover | None:
@@ -237,7 +234,7 @@ class Switchovers:
         try:
             return await self._begin(broker_name, request)
         except SwitchoverRefused as refused:
-            self._parts.emit(events.SwitchoverRefused(broker=broker_name, problem=str(refused)))
+            self.emit(events.SwitchoverRefused(broker=broker_name, problem=str(refused)))
             raise
 
     async def _begin(self, broker_name: str, request: SwitchoverRequest) -> Switchover:
@@ -252,15 +249,15 @@ class Switchovers:
         if found.broker_id is None or problem:
             raise SwitchoverRefused(problem)
         switchover = self._made(needs, request, found.broker_id)
-        run = SwitchoverRun(switchover, self._parts, self._held)
+        run = SwitchoverRun(switchover, self)
         self._runs.append(run)
-        self._parts.emit(events.SwitchoverBegun(switchover=switchover))
+        self.emit(events.SwitchoverBegun(switchover=switchover))
         self._start(run.run())
         return switchover
 
     def _check_free(self, broker_name: str) -> None:
-        self._parts.control.group.check_leads()
-        if self._parts.control.store.get(broker_name) is None:
+        self.control.group.check_leads()
+        if self.control.store.get(broker_name) is None:
             raise SetNotFound(broker_name)
         running = [each for each in self if not each.has_ended]
         if broker_name in self._beginning or any(each.broker_name == broker_name for each in running):
@@ -269,7 +266,7 @@ class Switchovers:
             raise SwitchoverRefused(f"{RUNNING_MAX} switchovers are under way: wait for the end of one")
 
     async def _needs(self, broker_name: str, request: SwitchoverRequest) -> rules.SwitchoverNeeds:
-        control = self._parts.control
+        control = self.control
         broker_set = control.store.get(broker_name)
         assert broker_set is not None, "it has just been found"
         is_all_ack = await self._query_all_ack(broker_set.master_address) if broker_set.master_address else None
@@ -278,7 +275,7 @@ class Switchovers:
             raise SetNotFound(broker_name)
         return rules.SwitchoverNeeds(
             broker_set=broker_set,
-            trusted=control.detector.electable(broker_name, self._parts.clock.now_ms()),
+            trusted=control.detector.electable(broker_name, self.clock.now_ms()),
             wanted=request.broker_id,
             is_held=self._is_checked(broker_set),
             is_all_ack=is_all_ack,
@@ -288,10 +285,10 @@ class Switchovers:
     def _is_checked(self, broker_set: BrokerSet) -> bool:
         """Return whether somebody checks the role of the master, so that a hold holds clients."""
         master = broker_set.master
-        return master is not None and self._parts.checkers.is_checked(BrokerKey(broker_set.broker_name, master))
+        return master is not None and self.roles.checkers.is_checked(BrokerKey(broker_set.broker_name, master))
 
     def _made(self, needs: rules.SwitchoverNeeds, request: SwitchoverRequest, new_master: int) -> Switchover:
-        broker_set, clock = needs.broker_set, self._parts.clock
+        broker_set, clock = needs.broker_set, self.clock
         assert broker_set.master is not None, "the rule has found the next master beside it"
         unix_ms = clock.unix_ms()
         return Switchover(

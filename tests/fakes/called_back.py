@@ -12,7 +12,8 @@ from controller.callbacks.events import (
     RoleCallbackUnusable,
 )
 from controller.callbacks.role_callback import CallOutcome, CallResult
-from controller.callbacks.service import CallbackOptions, CallbackRuntime, ReportedChanges, RoleCallbacks
+from controller.callbacks.service import ReportedChanges, RoleCallbacks
+from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.stored_set import SetDecision, StoredSet
@@ -105,19 +106,17 @@ class CallingController:
         self.observer = RecordedCallbacks()
         self.why = lambda _: ""
         self.callbacks = RoleCallbacks(
-            CallbackRuntime(
-                group=self.group,
-                sets=self.store,
-                reported=self.reported,
-                delivered=DeliveredMasters(self.backend),
-                caller=receiver,
-                clock=self.clock,
-                options=lambda: CallbackOptions(timeout_ms=10_000, calls_max=self.calls_max),
-                emit=self.observer.emit,
-                is_named=names_sets(sets),
-                explain=self._explain,
-                start=lambda work: self.tasks.start(work, "call"),
-            )
+            group=self.group,
+            sets=self.store,
+            reported=self.reported,
+            delivered=DeliveredMasters(self.backend),
+            caller=receiver,
+            clock=self.clock,
+            config=lambda: ControllerConfig(on_role_change_calls_max=self.calls_max),
+            emit=self.observer.emit,
+            is_named=names_sets(sets),
+            explain=self._explain,
+            start=lambda work: self.tasks.start(work, "call"),
         )
 
     def _explain(self, change):

@@ -28,7 +28,6 @@ from controller.endpoint_slices.service import (
     LINES_PERIOD_MS,
     RETRY_MS,
     EndpointSlices,
-    SliceRuntime,
 )
 from controller.failover.group import Group
 from controller.sets.broker_set import Replica
@@ -82,9 +81,7 @@ class Publishing:
         self.group = Group("g", ME, self.clock, self.sets, _Leadership())
         self.revision = 0
         server = ApiServer("127.0.0.1", api.port, api.credentials)
-        self.slices = EndpointSlices(
-            SliceRuntime(self.group, self.sets, self.clock, server.opened, services, self.observer.emit)
-        )
+        self.slices = EndpointSlices(self.group, self.sets, self.clock, server.opened, services, self.observer.emit)
 
     def lead(self, until_ms=None):
         self.group.leads(until_ms)

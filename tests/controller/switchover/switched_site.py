@@ -25,7 +25,7 @@ class SwitchedSet:
 
     def __init__(self, controller):
         self.controller = controller
-        self.switchovers = controller.planned.switchovers
+        self.switchovers = controller.switchovers
 
     async def form(self):
         controller = self.controller
