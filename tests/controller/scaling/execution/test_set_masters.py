@@ -5,7 +5,7 @@ from controller_builders import SET, a_set
 
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.sets.stored_set import StoredSet
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import ReplicaInfoCache
 from store.store import SetStore, VersionedEntry
 
 

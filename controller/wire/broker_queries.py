@@ -1,25 +1,27 @@
-"""Queries the log ends of the living brokers of a set, all at the same time, before one of them is elected.
+"""Queries to brokers: where their logs end, on how many replicas they confirm, whether they serve, when they started.
 
 A broker in controller mode answers GET_BROKER_EPOCH_CACHE (1007) from memory, with the end of its log and its identity.
-Its properties (26) are larger, and are requested only where they decide.
+Its properties (26) are larger, and are requested only where they decide. GET_BROKER_HA_STATUS (907) shows the role by
+which its store refuses or takes messages (docs/protocol/broker-admin.md 25 to 27).
 """
 
 import asyncio
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Awaitable, Collection
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.failure_detection.log_ends import LogEnd, LogEndQuery, LogEnds
 from controller.sets.broker_set import RAISED_EPOCH_MAX
-from remoting.admin.brokers import has_all_ack
+from remoting.admin.brokers import ALL_ACK, broker_options, broker_runtime, ha_status, has_all_ack
+from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import all_results, start_task
 from remoting.client import Requester
 from remoting.protocol.codec import decode_body
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout
+from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, Refused
 from remoting.protocol.shapes.broker import EpochCache
 
 #: How long brokers have to answer with their log ends: a healthy one takes some ms, and a longer wait would hold up
@@ -129,3 +131,54 @@ def _confirmed_on(body: bytes) -> int | None:
     is_automatic = properties.get("enableAutoInSyncReplicas") == "true"
     value = properties.get("minInSyncReplicas" if is_automatic else "inSyncReplicas", "")
     return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX else None
+
+
+#: How long a broker may take to answer; it does from memory.
+ANSWER_MS: Final = 500
+
+
+class ServingQueries:
+    """Queries over a connection that stays open until the answer is yes: thousands are elected after a restart."""
+
+    def __init__(self, client: Requester) -> None:
+        self._client = client
+
+    async def is_master(self, address: str) -> bool:
+        """Return whether the broker at an address is a master; false if it refuses, or does not answer."""
+        wanted = ha_status()
+        try:
+            is_master = wanted.read_response(await self._client.invoke(address, wanted.request, ANSWER_MS)).is_master
+        except (InvokeError, Refused, BodyError):
+            return False
+        if is_master:
+            self._client.release(address)
+        return is_master
+
+
+_LIMITS: Final = AdminLimits(timeout_ms=1_000, requests_max=32, requests_per_peer_max=4)
+
+Found = TypeVar("Found")
+
+
+class SwitchoverQueries:
+    """A broker that does not answer, refuses, or answers something else, gives None; each has 1 s."""
+
+    def __init__(self, client: Requester) -> None:
+        self._admin = AdminClient(client, _LIMITS)
+
+    async def all_ack(self, address: str) -> bool | None:
+        """Return whether a broker acknowledges a message only once everybody in sync has it."""
+        options = await _answer(self._admin.call(address, broker_options({ALL_ACK})))
+        return None if options is None else has_all_ack(options)
+
+    async def boot_unix_ms(self, address: str) -> int | None:
+        """Return when the process of a broker has started, Unix ms by its own clock."""
+        runtime = await _answer(self._admin.call(address, broker_runtime()))
+        return None if runtime is None else runtime.boot_unix_ms
+
+
+async def _answer(call: Awaitable[Found]) -> Found | None:
+    try:
+        return await call
+    except (InvokeError, Refused, BodyError):
+        return None
