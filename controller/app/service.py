@@ -27,9 +27,9 @@ from controller.recording.store_size import StoreSize
 from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
 from controller.roles.changes import RoleChanges
 from controller.roles.events import RoleAnswers
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.findings import AnalysisOutlook
+from controller.scaling.execution.observer import StoredMasters
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
-from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
 from controller.scaling.watching.topic_requests import TopicRequests

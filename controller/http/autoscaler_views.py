@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from controller.http.scaling_views import TOPIC_PREFIX, answered, check_leads, operation_view
-from controller.scaling.watching.proposals import Proposal
+from controller.scaling.watching.decisions import Proposal
 from controller.scaling.watching.service import Autoscaler
-from controller.scaling.watching.topic_decisions import TopicDecision
+from controller.scaling.watching.watched_topic import TopicDecision
 from serving.http.endpoints import LIMIT, Parameter
 from serving.http.paths import get, post, put
 from serving.http.views import ViewRequest, view_of

@@ -11,8 +11,8 @@ from controller.scaling.execution.service import OperationUnknown, QueueScaling,
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules.commands import ResizeCommandRefused
+from controller.scaling.watching.decisions import ProposalUnknown
 from controller.scaling.watching.policy_source import PolicyFileDecides
-from controller.scaling.watching.proposals import ProposalUnknown
 from serving.config.stored_config import StoredConfig
 from serving.config.table_documents import TablesRefused
 from serving.http.endpoints import LIMIT, Parameter

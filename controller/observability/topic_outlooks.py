@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from controller.observability.analytics_results import AnalysisResult
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 
 
 class TopicOutlooks:

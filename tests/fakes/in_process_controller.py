@@ -35,10 +35,10 @@ from controller.roles.changes import RoleChanges
 from controller.roles.checkers import RoleCheckers
 from controller.roles.holds import RoleHolds
 from controller.roles.serving import ServingConfirmations
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 from controller.scaling.execution.events import resize_measures
+from controller.scaling.execution.observer import StoredMasters
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
-from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
 from controller.scaling.watching.topic_requests import TopicRequests

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from controller.scaling.execution.round_requests import Requests, RoundRequests
+from controller.scaling.execution.requests import Requests, RoundRequests
 from controller.scaling.resize.observation import DelayProgress, LateSources, LogPosition, QueueEnds, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts
 from remoting.admin.brokers import BrokerRuntime, broker_options, broker_runtime, ha_status

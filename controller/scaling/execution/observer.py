@@ -8,32 +8,100 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet, topic_of
-from controller.scaling.execution.client_queries import ClientQueries
-from controller.scaling.execution.group_definitions import GroupDefinitions
-from controller.scaling.execution.group_kinds import GroupKinds
-from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupObserver
-from controller.scaling.execution.producer_fetches import ProducerFetches
-from controller.scaling.execution.round_requests import RoundRequests
-from controller.scaling.execution.shared_offsets import SharedOffsets
+from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupKinds, GroupObserver
+from controller.scaling.execution.requests import ClientQueries, GroupDefinitions, RoundRequests, SharedOffsets
 from controller.scaling.resize.observation import (
     GroupView,
     NameServerView,
     ResizeObservation,
     SetView,
+    StaleProducers,
 )
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
 from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
 from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.needs import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
+from controller.scaling.rules.quiet import LoweredWrites, stale_producers
 from remoting.admin.client import AdminClient
+from remoting.admin.clients import ProducerClient, producers
 from remoting.admin.offset_table import TopicOffsets
+from remoting.admin.route_fetches import ClientFetches, host_of, watch_route_fetches
 from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, order_conf, registered_and_away, route_of
 from remoting.admin.topics import TopicDefinition
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
+from store.store import SetStore
+
+#: A watch lasts so long without another request; the next round prolongs it.
+KEEP_MS: Final = 600_000
+
+
+class ProducerFetches:
+    """Watches the routes of topics that are to be resized."""
+
+    def __init__(self, admin: AdminClient, name_servers: Callable[[], tuple[str, ...]]) -> None:
+        self._admin = admin
+        self._name_servers = name_servers
+
+    async def begin(self, topic: str) -> None:
+        """Watch a topic that may be resized: who has which route is known only from then on."""
+        await all_results(self._fetches(each, topic) for each in self._name_servers())
+
+    async def stale(self, operation: ResizeOperation, masters: Collection[str]) -> StaleProducers:
+        """Return the producers that have not fetched the lowered write numbers."""
+        answers = await all_results(self._fetches(each, operation.topic) for each in self._name_servers())
+        lowered = LoweredWrites(
+            write_queue_nums={each.broker_name: each.target for each in operation.sets},
+            fixed_wait_ms=operation.waits.producers_ms,
+        )
+        return stale_producers(lowered, answers, await self._hosts(masters))
+
+    async def _fetches(self, address: str, topic: str) -> ClientFetches | None:
+        try:
+            return await self._admin.call(address, watch_route_fetches(topic, KEEP_MS))
+        except FAILURES:
+            return None
+
+    async def _hosts(self, masters: Collection[str]) -> frozenset[str] | None:
+        """Return the hosts of all producers that brokers know; None if a broker does not tell."""
+        found = await all_results(self._producers(each) for each in masters)
+        answered = [each for each in found if each is not None]
+        addresses = [client.remote_address for each in answered for client in each]
+        known = [each for each in addresses if each is not None]
+        is_everybody = len(answered) == len(found) and len(known) == len(addresses)
+        return frozenset(map(host_of, known)) if is_everybody else None
+
+    async def _producers(self, master: str) -> tuple[ProducerClient, ...] | None:
+        try:
+            return await self._admin.call(master, producers())
+        except FAILURES:
+            return None
+
+
+class StoredMasters:
+    """Answers from the stored broker sets."""
+
+    def __init__(self, sets: SetStore) -> None:
+        self._sets = sets
+
+    def address_of_master(self, broker_name: str) -> tuple[bool, str | None]:
+        """Return whether the set is one of this controller's, and where its master is."""
+        broker_set = self._sets.get(broker_name)
+        return (False, None) if broker_set is None else (True, broker_set.master_address)
+
+    def absent_sets(self, clusters: Collection[str], present: Collection[str]) -> tuple[str, ...]:
+        """Return the sets of these clusters without a master that are not present: nobody knows their topics."""
+        return tuple(
+            sorted(
+                each.broker_name
+                for each in self._sets.sets()
+                if each.cluster in clusters and each.broker_name not in present and each.master is None
+            )
+        )
+
 
 #: Attributes of ordered topics: compaction keeps the last message of a key in each queue.
 _ORDERED: Final = (("message.type", "FIFO"), ("cleanup.policy", "COMPACTION"))

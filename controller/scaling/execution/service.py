@@ -13,14 +13,13 @@ from msgspec import structs
 
 from controller.config import ControllerConfig
 from controller.failover.group import Group
-from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.events import ResizeCreated, phase_entered, resize_measures
-from controller.scaling.execution.group_kinds import GroupKinds
-from controller.scaling.execution.observer import TopicObserver
+from controller.scaling.execution.group_views import GroupKinds
+from controller.scaling.execution.observer import StoredMasters, TopicObserver
 from controller.scaling.execution.operations import OperationExists, Operations
 from controller.scaling.execution.performer import ActionPerformer
+from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeRunner, ResizeStatus
-from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules import commands

@@ -8,7 +8,7 @@ from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules import gated, grow, ordered, shrink
-from controller.scaling.rules.given_back import give_back
+from controller.scaling.rules.ordered import give_back
 from controller.scaling.rules.path import PAUSED_END, path_of
 from controller.scaling.rules.round import ResizeRound
 

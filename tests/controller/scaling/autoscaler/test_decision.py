@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from signal_builders import NOW_MS, a_group, a_set, a_topic
 
 from controller.scaling.autoscaler.daily_peaks import DAY_MS, TrafficForecast
-from controller.scaling.autoscaler.decision import RAMP_MS, AnalysisOutlook, Evidence, KnownResizes, PastResize, decide
-from controller.scaling.autoscaler.diagnosis import diagnose
-from controller.scaling.autoscaler.findings import Finding, FindingKind
-from controller.scaling.autoscaler.foretold import foretold
+from controller.scaling.autoscaler.decision import RAMP_MS, Evidence, KnownResizes, PastResize, decide
+from controller.scaling.autoscaler.diagnosis import diagnose, foretold
+from controller.scaling.autoscaler.findings import AnalysisOutlook, Finding, FindingKind
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.resize.observation import GroupKind
 

@@ -1,8 +1,11 @@
 import pytest
 
-from controller.scaling.autoscaler.policies import MATCHES_MAX, PolicyMode, PolicyTable, ScalingPolicy
-from controller.scaling.autoscaler.policy_documents import (
+from controller.scaling.autoscaler.policies import (
+    MATCHES_MAX,
     POLICIES_MAX,
+    PolicyMode,
+    PolicyTable,
+    ScalingPolicy,
     policies_of_json,
     policies_of_toml,
 )

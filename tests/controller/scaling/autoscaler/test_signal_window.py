@@ -1,5 +1,11 @@
-from controller.scaling.autoscaler.findings import FindingKey, FindingKind
-from controller.scaling.autoscaler.signal_window import FINDINGS_MAX, GAP_MS_MAX, OLDER_RATES_MAX, SignalWindow
+from controller.scaling.autoscaler.findings import (
+    FINDINGS_MAX,
+    GAP_MS_MAX,
+    OLDER_RATES_MAX,
+    FindingKey,
+    FindingKind,
+    SignalWindow,
+)
 
 KEY = FindingKey(FindingKind.SLOW_LISTENER, "billing")
 STEP_MS = 15_000

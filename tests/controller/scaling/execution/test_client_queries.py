@@ -7,7 +7,7 @@ from fakes.answering_peer import NOTHING
 from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TIMEOUT_MS, ScaledBroker, scaling_site
 
-from controller.scaling.execution.client_queries import AGAIN_MAX, ROUND_MS, SILENT_MS, SILENT_MS_MAX, ClientQueries
+from controller.scaling.execution.requests import AGAIN_MAX, ROUND_MS, SILENT_MS, SILENT_MS_MAX, ClientQueries
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 

@@ -7,8 +7,8 @@ from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 from fakes.scaling_controller import OTHER, ScalingController
 from scaling_builders import a_group
 
+from controller.scaling.execution.observer import StoredMasters
 from controller.scaling.execution.service import ResizeRefused
-from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
 from serving.shapes.scaling import ResizeRequest
 from store.documents import DocumentKind

@@ -7,11 +7,9 @@ from msgspec import structs
 from resize_builders import a_resize
 
 from controller.scaling.execution import observer
-from controller.scaling.execution.client_queries import ROUND_MS, ClientQueries
-from controller.scaling.execution.group_definitions import KEEP_MS
-from controller.scaling.execution.group_kinds import GroupKinds
-from controller.scaling.execution.group_views import GROUPS_MAX
+from controller.scaling.execution.group_views import GROUPS_MAX, GroupKinds
 from controller.scaling.execution.observer import TopicObserver
+from controller.scaling.execution.requests import KEEP_MS, ROUND_MS, ClientQueries
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX

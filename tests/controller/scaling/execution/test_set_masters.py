@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import SET, a_set
 
-from controller.scaling.execution.set_masters import StoredMasters
+from controller.scaling.execution.observer import StoredMasters
 from controller.sets.stored_set import StoredSet
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from store.store import SetStore, VersionedEntry

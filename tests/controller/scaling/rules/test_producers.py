@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.scaling.resize.observation import StaleProducers
-from controller.scaling.rules.producers import POLL_MS, LoweredWrites, stale_producers
+from controller.scaling.rules.quiet import POLL_MS, LoweredWrites, stale_producers
 from remoting.admin.route_fetches import ClientFetch, ClientFetches
 
 LOWERED = LoweredWrites(write_queue_nums={"broker-a": 2}, fixed_wait_ms=90_000)

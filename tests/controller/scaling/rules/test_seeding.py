@@ -5,7 +5,7 @@ from scaling_builders import ADDRESS, BROKER, a_group, a_grow, observed
 from controller.scaling.resize.decision import StoreGroupOffset
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueOffset, ResizePhase
-from controller.scaling.rules.seeding import seeds_of, unseeded
+from controller.scaling.rules.grow import seeds_of, unseeded
 
 SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 7))
 

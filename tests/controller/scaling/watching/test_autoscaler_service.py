@@ -9,11 +9,11 @@ from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 from resize_builders import a_resize
 
 from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.watching import past_resizes, policy_topics
+from controller.scaling.watching import service as service_module
+from controller.scaling.watching import topic_requests
 from controller.scaling.watching.events import ROUNDS_FAILED
-from controller.scaling.watching.past_resizes import PastResizes
-from controller.scaling.watching.policy_topics import UNLISTED_MS
-from controller.scaling.watching.topic_facts import ABSENT_MS, TopicFacts
+from controller.scaling.watching.service import PastResizes
+from controller.scaling.watching.topic_requests import ABSENT_MS, UNLISTED_MS, TopicFacts
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from store.documents import DocumentKind
 from store.store import ControllerMember, StoreError
@@ -252,7 +252,7 @@ async def test_resizes_of_a_former_leader_count(site):
 
 
 async def test_resizes_that_the_store_had_no_space_for_count_until_the_lead_ends(site, monkeypatch):
-    monkeypatch.setattr(past_resizes, "ENDED_MAX", 2)
+    monkeypatch.setattr(service_module, "ENDED_MAX", 2)
     operations, past = site.controller.scaling.operations, PastResizes(site.controller.scaling.operations)
     ended = [
         a_resize(id=f"{TOPIC}.{n}", created_unix_ms=n, phase=ResizePhase.DONE, phase_since_unix_ms=n + 1)
@@ -338,7 +338,7 @@ async def test_pattern_finds_no_topic_that_brokers_name_after_their_cluster_or_s
 
 
 async def test_topics_that_come_later_push_none_out(site, monkeypatch):
-    monkeypatch.setattr(policy_topics, "TOPICS_MAX", 2)
+    monkeypatch.setattr(topic_requests, "TOPICS_MAX", 2)
     (name_server,) = site.site.name_servers
     await site.put(POLICY | {"topic": "*"})
     name_server.topics = ["M", "N"]
