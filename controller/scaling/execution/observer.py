@@ -20,7 +20,7 @@ from controller.scaling.resize.observation import (
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
 from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
 from controller.scaling.rules.drained import is_behind
-from controller.scaling.rules.needs import ResizeNeeds, needs_of
+from controller.scaling.rules.phases import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
 from controller.scaling.rules.quiet import LoweredWrites, stale_producers
 from remoting.admin.client import AdminClient

@@ -13,7 +13,7 @@ from controller.scaling.resize.operation import (
     decode_operation,
     encode_operation,
 )
-from controller.scaling.rules.step import DELETED
+from controller.scaling.rules.phases import DELETED
 from remoting.slices import in_slices
 from store.document_store import DocumentStore
 from store.documents import DocumentKind

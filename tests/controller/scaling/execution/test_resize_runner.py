@@ -13,7 +13,7 @@ from resize_builders import a_resize
 from controller.scaling.execution import runner
 from controller.scaling.execution.service import WRITE_MS
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, ResizeKind, ResizePhase, SetResize
-from controller.scaling.rules import needs
+from controller.scaling.rules import phases
 from controller.scaling.rules.commands import ResizeCommandRefused
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from serving.shapes.scaling import ResizeRequest, ResizeWaits
@@ -30,8 +30,8 @@ RUNTIME = BrokerRequestCode.GET_BROKER_RUNTIME_INFO
 def quick(monkeypatch):
     """Let rounds follow each other soon."""
     monkeypatch.setattr(runner, "FAILED_ROUND_S", 0.05)
-    monkeypatch.setattr(needs, "QUICK_ROUND_MS", 50)
-    monkeypatch.setattr(needs, "ROUND_MS_MIN", 50)
+    monkeypatch.setattr(phases, "QUICK_ROUND_MS", 50)
+    monkeypatch.setattr(phases, "ROUND_MS_MIN", 50)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from controller.scaling.resize.observation import NameServerView, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, ResizePhase
 from controller.scaling.rules.commands import aborted
 from controller.scaling.rules.ordered import LAST_ROUNDS_MAX
-from controller.scaling.rules.step import decide_step
+from controller.scaling.rules.phases import decide_step
 
 CONF, PAUSED = "broker-a:2", "broker-a:0"
 

@@ -11,8 +11,7 @@ from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizeKind, ResizePhase
 from controller.scaling.rules.grow import HEARTBEAT_MS
-from controller.scaling.rules.needs import needs_of
-from controller.scaling.rules.step import decide_step
+from controller.scaling.rules.phases import decide_step, needs_of
 from serving.shapes.scaling import ResizeOptions
 
 SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 0))

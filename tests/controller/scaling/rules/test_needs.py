@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from scaling_builders import a_grow, a_shrink
 
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
-from controller.scaling.rules.needs import (
+from controller.scaling.rules.path import PAUSED_END, dropped_queues, new_queues
+from controller.scaling.rules.phases import (
     BLOCKED_ROUND_MS_MAX,
     QUICK_ROUND_MS,
     ROUND_MS_MAX,
@@ -14,7 +15,6 @@ from controller.scaling.rules.needs import (
     needs_of,
     round_ms,
 )
-from controller.scaling.rules.path import PAUSED_END, dropped_queues, new_queues
 
 
 @pytest.mark.parametrize("phase", [ResizePhase.READ_DOWN, ResizePhase.WATCH])

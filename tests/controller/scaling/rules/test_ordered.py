@@ -9,7 +9,7 @@ from scaling_builders import ADDRESS, BROKER, NAME_SERVER, an_ordered, observed,
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
 from controller.scaling.resize.operation import QueueCounts, ResizePhase
 from controller.scaling.rules.ordered import paused_order_conf, resized_order_conf
-from controller.scaling.rules.step import decide_step
+from controller.scaling.rules.phases import decide_step
 
 CONF = "broker-a:2"
 

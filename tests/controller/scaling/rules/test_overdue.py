@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from resize_builders import CREATED_UNIX_MS, a_resize, went
 
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
-from controller.scaling.rules.overdue import GRACE_MS, is_overdue, writes_paused_since
+from controller.scaling.rules.phases import GRACE_MS, is_overdue, writes_paused_since
 from serving.shapes.scaling import ResizeWaits
 
 DAY_MS = 24 * 3_600_000

@@ -20,7 +20,7 @@ from scaling_builders import (
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
 from controller.scaling.resize.observation import NameServerView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizePhase
-from controller.scaling.rules.step import begin_phase, decide_step
+from controller.scaling.rules.phases import begin_phase, decide_step
 
 RESTARTED = MasterIdentity(ADDRESS, 2)
 SEEDS = (QueueOffset(BROKER, 2, 0),)
