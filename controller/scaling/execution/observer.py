@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import structs
 
@@ -81,43 +81,11 @@ class ProducerFetches:
             return None
 
 
-class StoredMasters:
-    """Answers from the stored broker sets."""
-
-    def __init__(self, sets: SetStore) -> None:
-        self._sets = sets
-
-    def address_of_master(self, broker_name: str) -> tuple[bool, str | None]:
-        """Return whether the set is one of this controller's, and where its master is."""
-        broker_set = self._sets.get(broker_name)
-        return (False, None) if broker_set is None else (True, broker_set.master_address)
-
-    def absent_sets(self, clusters: Collection[str], present: Collection[str]) -> tuple[str, ...]:
-        """Return the sets of these clusters without a master that are not present: nobody knows their topics."""
-        return tuple(
-            sorted(
-                each.broker_name
-                for each in self._sets.sets()
-                if each.cluster in clusters and each.broker_name not in present and each.master is None
-            )
-        )
-
-
 #: Attributes of ordered topics: compaction keeps the last message of a key in each queue.
 _ORDERED: Final = (("message.type", "FIFO"), ("cleanup.policy", "COMPACTION"))
 
 #: A set whose master hangs holds up a round no longer; commands of operators wait for its end.
 SET_ROUND_S: Final = 30.0
-
-
-class ElectedMasters(Protocol):
-    """What the controller knows of its own broker sets."""
-
-    def address_of_master(self, broker_name: str) -> tuple[bool, str | None]:
-        """Return whether the set is one of the controller's, and where its master is."""
-
-    def absent_sets(self, clusters: Collection[str], present: Collection[str]) -> tuple[str, ...]:
-        """Return the sets of these clusters that are not present."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,14 +113,14 @@ class TopicObserver:
         self,
         admin: AdminClient,
         name_servers: Callable[[], tuple[str, ...]],
-        masters: ElectedMasters,
+        sets: SetStore,
         clients: ClientQueries,
         kinds: GroupKinds,
         clock: Clock,
     ) -> None:
         self._admin = admin
         self._name_servers = name_servers
-        self._masters = masters
+        self._sets = sets
         self._producers = ProducerFetches(admin, name_servers)
         self._clock = clock
         self._offsets = SharedOffsets(admin)
@@ -227,9 +195,9 @@ class TopicObserver:
         if not clusters:
             return None
         addresses = {address for each in _registered(broker_name, clusters) for address in each.addresses.values()}
-        _, elected = self._masters.address_of_master(broker_name)
-        if elected is not None:
-            addresses.add(elected)
+        own = self._sets.get(broker_name)
+        if own is not None and own.master_address is not None:
+            addresses.add(own.master_address)
         return [each for each in sorted(addresses) if await self._has_topic(each, topic)]
 
     async def places(self, topic: str) -> TopicPlaces:
@@ -261,7 +229,14 @@ class TopicObserver:
             is_ordered=any(map(has_order, definitions.values())),
             special_type=special_type(definitions.values()),
             order_conf=next((each.view.order_conf for each in answers if each.view.order_conf is not None), None),
-            absent_sets=self._masters.absent_sets(set(clusters.values()), set(found)),
+            # Sets without a master: nobody knows their topics.
+            absent_sets=tuple(
+                sorted(
+                    own.broker_name
+                    for own in self._sets.sets()
+                    if own.cluster in clusters.values() and own.broker_name not in found and own.master is None
+                )
+            ),
         )
 
     async def _query_name_servers(self, topic: str, *, order: bool) -> list[_NameServerAnswer]:
@@ -318,8 +293,10 @@ class TopicObserver:
         """Return where the brokers of a set are; the second value says why nobody knows."""
         known = [route.broker_sets[name] for route in routes if name in route.broker_sets]
         masters = {each.master_address for each in known if each.master_address is not None}
-        is_elected, elected = self._masters.address_of_master(name)
-        master = elected if is_elected else next(iter(masters), None)
+        # A master that this controller has elected is newer than any route.
+        own = self._sets.get(name)
+        is_elected = own is not None
+        master = own.master_address if own is not None else next(iter(masters), None)
         everybody = {address for each in known for address in each.addresses.values()}
         slaves = tuple(sorted(everybody - {master})) if master is not None else ()
         problem = (
@@ -352,7 +329,7 @@ class TopicObserver:
 
     async def _unrouted(self, view: SetView, topic: str, clusters: Collection[ClusterBrokers]) -> SetView:
         name = view.broker_name
-        if self._masters.address_of_master(name)[0]:
+        if self._sets.get(name) is not None:
             return view
         masters = (each.master_address for each in _registered(name, clusters))
         found = {await self._has_topic(each, topic) for each in masters if each is not None}

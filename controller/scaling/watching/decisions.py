@@ -1,10 +1,9 @@
 """Carries out verdicts: shows them, lets them wait for an operator, or starts resizes. Each change is reported once."""
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from controller.refusals import NotLeader
 from controller.scaling.autoscaler.decision import ScalingVerdict
@@ -27,10 +26,11 @@ from controller.scaling.watching.watched_topic import (
     TopicNumbers,
     TopicUnderPolicy,
 )
-from remoting.clock import Clock
 from serving.shapes.scaling import ResizeRequest
-from serving.telemetry.events import Emit
 from store.store import DocumentRefused, StoreError
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: A proposal ends if no verdict has confirmed it for so long.
 UNCONFIRMED_MS: Final = 120_000
@@ -174,23 +174,11 @@ class FoundVerdict(NamedTuple):
         )
 
 
-class DecisionRuntime(NamedTuple):
-    """What decisions are carried out with."""
-
-    scaling: QueueScaling
-    emit: Emit
-    clock: Clock
-    #: Resizes that have turns at one time; further ones are not started.
-    running_max: Callable[[], int]
-    #: Runs what nobody waits for.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
-
-
 class Decisions:
     """What became of verdicts since this controller leads."""
 
-    def __init__(self, runtime: DecisionRuntime) -> None:
-        self._scaling, self._emit, self._clock, self._running_max, self._start = runtime
+    def __init__(self, scaling: QueueScaling) -> None:
+        self._scaling, self._emit, self._clock = scaling, scaling.emit, scaling.clock
         self.proposals = Proposals()
         #: The newest last.
         self.changes: deque[TopicDecision] = deque(maxlen=CHANGES_MAX)
@@ -262,11 +250,11 @@ class Decisions:
         ahead = len(self._scaling.operations.turns()) + len(self._starts)
         if refusal is not None and self._clock.now_ms() < refusal.until_ms:
             self._decided(watched, found.decision(DecisionOutcome.REFUSED, refusal.problem))
-        elif ahead >= self._running_max():
+        elif ahead >= self._scaling.options().running_max:
             self._decided(watched, found.decision(DecisionOutcome.REFUSED, why_no_turn(ahead)))
         else:
             watched.is_starting = True
-            task = self._start(self._resize(watched, found))
+            task = self._scaling.begin(self._resize(watched, found))
             self._starts.add(task)
             task.add_done_callback(self._starts.discard)
 

@@ -6,19 +6,21 @@ decision is made on half of one. It depends on queue scaling, and nothing depend
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final
 from zlib import crc32
 
-from controller.config import ControllerConfig
 from controller.scaling.autoscaler.decision import RESIZES_MAX, KnownResizes, PastResize
 from controller.scaling.autoscaler.findings import AnalysisOutlook
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import TopicReading
+from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import ENDED_MAX, Operations
+from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.service import QueueScaling
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.watching.decisions import DecisionRuntime, Decisions, FoundVerdict, Proposal
+from controller.scaling.watching.decisions import Decisions, FoundVerdict, Proposal
 from controller.scaling.watching.events import (
     ROUND_DURATION,
     TOPICS_LEFT_OUT,
@@ -27,11 +29,11 @@ from controller.scaling.watching.events import (
     ScalingRoundFailed,
 )
 from controller.scaling.watching.policy_source import PolicySource
-from controller.scaling.watching.topic_requests import TopicRequests
+from controller.scaling.watching.topic_requests import FailedPeers, PolicyTopics, SlotReadings, TopicFactsObserver
 from controller.scaling.watching.watched_topic import SHOWN_OUTCOMES, TopicDecision, TopicUnderPolicy
+from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import all_results
-from remoting.clock import Clock
-from serving.telemetry.events import Emit, Measure, Observation, Observed
+from serving.telemetry.events import Measure, Observation, Observed
 
 #: Ended operations that are remembered although the store had no space for them any more.
 REMEMBERED_MAX: Final = 5_000
@@ -100,6 +102,9 @@ def past_resize(operation: ResizeOperation) -> PastResize:
     )
 
 
+#: Requests that clients answer have turns of their own: a client that hangs holds up no offsets.
+_REQUESTS: Final = AdminLimits(timeout_ms=3_000, requests_max=32, requests_per_peer_max=8)
+_REQUESTS_OF_GROUPS: Final = AdminLimits(timeout_ms=3_000, requests_max=16, requests_per_peer_max=4)
 #: Parts of a round; the topics of one are read together, so that a broker's own answers serve all of them.
 SLOTS: Final = 5
 #: How often a controller that does not lead, or has no policies, looks whether that has changed.
@@ -108,52 +113,30 @@ IDLE_S: Final = 1.0
 _TOPICS_AT_ONCE: Final = 20
 
 
-class AutoscalerOptions(NamedTuple):
-    """What is configured; read again at each use."""
-
-    name_servers: tuple[str, ...]
-    interval_ms: int
-    #: Resizes that run at one time.
-    running_max: int
-
-    @classmethod
-    def of(cls, config: ControllerConfig) -> "AutoscalerOptions":
-        """Return the options of a configuration."""
-        name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
-        return cls(name_servers, config.scaling_interval_ms, config.scaling_operations_max)
-
-
-class AutoscalerRuntime(NamedTuple):
-    """What the autoscaler reaches the world through."""
-
-    scaling: QueueScaling
-    requests: TopicRequests
-    emit: Emit
-    clock: Clock
-    options: Callable[[], AutoscalerOptions]
-    #: What the newest analyses tell of a topic.
-    outlook: Callable[[str], AnalysisOutlook]
-    #: Runs what nobody waits for.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
-
-
 class Autoscaler:
     """Watches topics, and decides on them."""
 
-    def __init__(self, runtime: AutoscalerRuntime, policies: PolicySource) -> None:
+    def __init__(
+        self, scaling: QueueScaling, policies: PolicySource, outlook: Callable[[str], AnalysisOutlook]
+    ) -> None:
+        """Take queue scaling, policies, and what the newest analyses tell of a topic."""
         self.policies = policies
-        self.scaling, self._requests, self._emit = runtime.scaling, runtime.requests, runtime.emit
-        self._clock, self._options, self._outlook = runtime.clock, runtime.options, runtime.outlook
-        self._past = PastResizes(runtime.scaling.operations)
-        self._decisions = Decisions(
-            DecisionRuntime(
-                scaling=runtime.scaling,
-                emit=runtime.emit,
-                clock=runtime.clock,
-                running_max=lambda: runtime.options().running_max,
-                start=runtime.start,
-            )
-        )
+        self.scaling = scaling
+        self._emit, self._clock, self._outlook = scaling.emit, scaling.clock, outlook
+        peers = FailedPeers(scaling.client, scaling.clock)
+        admin, of_groups = AdminClient(peers, _REQUESTS), AdminClient(peers, _REQUESTS_OF_GROUPS)
+        clients = ClientQueries(of_groups, scaling.clock)
+        groups = GroupObserver(of_groups, clients, scaling.group_kinds)
+
+        def name_servers() -> tuple[str, ...]:
+            return scaling.options().name_servers
+
+        topics = TopicObserver(admin, name_servers, scaling.sets, clients, scaling.group_kinds, scaling.clock)
+        self._names = PolicyTopics(admin, name_servers, scaling.clock.now_ms)
+        self._facts = TopicFactsObserver(admin, topics, groups, scaling.clock.now_ms)
+        self._readings = SlotReadings(admin, scaling.clock)
+        self._past = PastResizes(scaling.operations)
+        self._decisions = Decisions(scaling)
         self._watched: dict[str, TopicUnderPolicy] = {}
         #: The term in which everything above was seen.
         self._term = 0
@@ -164,7 +147,7 @@ class Autoscaler:
     @property
     def left_out(self) -> int:
         """Topics with a policy that are too many to be watched."""
-        return self._requests.names.left_out
+        return self._names.left_out
 
     def decisions(self) -> list[TopicDecision]:
         """Return the last decision on each topic, by topic."""
@@ -210,7 +193,7 @@ class Autoscaler:
         if not await self.prepare():
             await asyncio.sleep(IDLE_S)
             return
-        interval_ms = self._options().interval_ms
+        interval_ms = self.scaling.options().interval_ms
         for slot in range(SLOTS):
             await self._wait_until(began_ms + slot * interval_ms // SLOTS)
             await self.look(slot)
@@ -249,7 +232,7 @@ class Autoscaler:
     async def _look_at(self, topics: Mapping[str, TopicUnderPolicy], term: int) -> None:
         await all_results(self._refresh(topic, each) for topic, each in topics.items())
         known = {topic: each.facts for topic, each in topics.items() if each.facts is not None}
-        readings = await self._requests.readings.read(known)
+        readings = await self._readings.read(known)
         for number, reading in enumerate(readings, 1):
             if not self._is_current() or self._term != term:
                 return
@@ -258,11 +241,10 @@ class Autoscaler:
                 await asyncio.sleep(0)
 
     async def _refresh(self, topic: str, watched: TopicUnderPolicy) -> None:
-        facts = self._requests.facts
-        if not facts.is_due(watched.facts):
+        if not self._facts.is_due(watched.facts):
             return
         try:
-            watched.facts = await facts.facts(topic, watched.facts, watched.behind)
+            watched.facts = await self._facts.facts(topic, watched.facts, watched.behind)
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
@@ -279,7 +261,7 @@ class Autoscaler:
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
     async def _keep_topics(self, policies: PolicyTable) -> None:
-        names = await self._requests.names.watched(policies) if policies.policies else []
+        names = await self._names.watched(policies) if policies.policies else []
         self._watched = {topic: self._watched.get(topic) or TopicUnderPolicy() for topic in names}
         self._decisions.proposals.keep_only(self._watched)
 

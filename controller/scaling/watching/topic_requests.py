@@ -11,14 +11,14 @@ from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import GroupReading, Offsets, SetReading, TopicReading
 from controller.scaling.autoscaler.signals import BrokerLoad
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
-from controller.scaling.execution.group_views import ConnectedMembers, GroupKinds, GroupObserver
-from controller.scaling.execution.observer import ElectedMasters, TopicObserver, has_order, special_type
-from controller.scaling.execution.requests import ClientQueries, read_offsets
+from controller.scaling.execution.group_views import ConnectedMembers, GroupObserver
+from controller.scaling.execution.observer import TopicObserver, has_order, special_type
+from controller.scaling.execution.requests import read_offsets
 from controller.scaling.resize.observation import GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
-from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.client import AdminClient
 from remoting.admin.offset_table import OffsetTable, all_offsets
 from remoting.admin.routes import all_topics, topic_owners
 from remoting.admin.topics import TopicDefinition, queue_offsets
@@ -420,37 +420,3 @@ def _load(runtime: BrokerRuntime | None) -> BrokerLoad:
 def _by_queue(offsets: Mapping[int, int]) -> Offsets:
     known = [each for each in offsets if 0 <= each <= _QUEUE_ID_MAX]
     return tuple(offsets.get(each) for each in range(max(known, default=-1) + 1))
-
-
-_REQUESTS: Final = AdminLimits(timeout_ms=3_000, requests_max=32, requests_per_peer_max=8)
-_REQUESTS_OF_GROUPS: Final = AdminLimits(timeout_ms=3_000, requests_max=16, requests_per_peer_max=4)
-
-
-class TopicRequests(NamedTuple):
-    """What finds topics, what changes rarely about them, and where they are now."""
-
-    names: PolicyTopics
-    facts: TopicFactsObserver
-    readings: SlotReadings
-
-    @classmethod
-    def over(
-        cls,
-        client: Requester,
-        clock: Clock,
-        name_servers: Callable[[], tuple[str, ...]],
-        masters: ElectedMasters,
-        kinds: GroupKinds,
-    ) -> "TopicRequests":
-        """Return what sends its requests by a client."""
-        peers = FailedPeers(client, clock)
-        admin = AdminClient(peers, _REQUESTS)
-        of_groups = AdminClient(peers, _REQUESTS_OF_GROUPS)
-        clients = ClientQueries(of_groups, clock)
-        groups = GroupObserver(of_groups, clients, kinds)
-        topics = TopicObserver(admin, name_servers, masters, clients, kinds, clock)
-        return cls(
-            names=PolicyTopics(admin, name_servers, clock.now_ms),
-            facts=TopicFactsObserver(admin, topics, groups, clock.now_ms),
-            readings=SlotReadings(admin, clock),
-        )

@@ -1,8 +1,9 @@
 """What is known of a topic: what brokers, NameServers and clients answer, and never a number for what is silent."""
 
 import pytest
+from controller_builders import a_set, stored_sets
 from fakes.clock import FakeClock
-from fakes.scaled_topic import GROUP, TOPIC, NoElectedMasters, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
+from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
 from msgspec import structs
 from resize_builders import a_resize
 
@@ -13,6 +14,7 @@ from controller.scaling.execution.requests import KEEP_MS, ROUND_MS, ClientQueri
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX
+from controller.sets.broker_set import Replica
 from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from store.document_store import DocumentStore
@@ -40,26 +42,16 @@ class StoreThatIsAway:
         raise StoreError("the store is away")
 
 
-class Elected(NoElectedMasters):
-    """A controller that has elected a master of broker-a, and knows one set that no NameServer does."""
-
-    def __init__(self, master):
-        self.master = master
-
-    def address_of_master(self, name):
-        return (True, self.master) if name == "broker-a" else (False, None)
-
-
 @pytest.fixture
 def broker():
     return ScaledBroker()
 
 
-def observer_of(site, masters=None, clock=None):
+def observer_of(site, sets=None, clock=None):
     clock = clock or FakeClock()
     clients = ClientQueries(site.admin, clock)
     kinds = GroupKinds(DocumentStore(StoreThatIsAway()))
-    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clients, kinds, clock)
+    return TopicObserver(site.admin, lambda: site.addresses, sets or stored_sets(), clients, kinds, clock)
 
 
 async def facts(site, **values):
@@ -214,16 +206,24 @@ async def test_elected_master_counts_more_than_routes(broker):
     async with scaling_site(broker) as site:
         for each in site.name_servers:
             each.masters = {"broker-a": "127.0.0.1:1"}
-        _, observation = await facts(site, masters=Elected(broker.address))
+        _, observation = await facts(site, sets=stored_sets(a_set(replicas={1: Replica(broker.address, "")})))
     assert observation.sets["broker-a"].master.address == broker.address
     assert observation.sets["broker-a"].slaves == {"127.0.0.1:1": None}
 
 
 async def test_set_whose_elected_master_is_lost_has_none(broker):
     async with scaling_site(broker) as site:
-        _, observation = await facts(site, masters=Elected(None))
+        _, observation = await facts(site, sets=stored_sets(a_set(master=None)))
     assert observation.missing == ("broker-a has no master",)
     assert observation.sets["broker-a"].counts is None
+
+
+async def test_absent_sets_are_those_of_the_cluster_without_master_that_no_route_has(broker):
+    known = [("lost", None, "DefaultCluster"), ("led", 1, "DefaultCluster"), ("elsewhere", None, "Other")]
+    sets = [a_set(broker_name=name, master=master, cluster=cluster) for name, master, cluster in known]
+    async with scaling_site(broker) as site:
+        traits, _ = await facts(site, sets=stored_sets(a_set(master=None), *sets))
+    assert traits.absent_sets == ("lost",)
 
 
 async def test_slave_that_acts_as_master_is_no_master(broker):
