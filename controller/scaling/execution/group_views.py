@@ -90,13 +90,6 @@ class ConnectedMembers(NamedTuple):
 ClientChoice = Callable[[ConnectedMembers], Collection[str]]
 
 
-class _Choice(NamedTuple):
-    """Which clients of a topic are queried, and how."""
-
-    choose: ClientChoice
-    round: ClientRound
-
-
 class GroupObserver:
     """Queries the masters of a topic about its groups."""
 
@@ -126,8 +119,8 @@ class GroupObserver:
             missing.append(f"{topic} has {len(names)} groups, more than {GROUPS_MAX}: delete those that are not used")
         if missing:
             return None, missing
-        choice = _Choice(clients, self._clients.begin_round())
-        views = await all_results(self._group(each, topic, masters, missing, choice) for each in names)
+        turns = self._clients.begin_round()
+        views = await all_results(self._group(each, topic, masters, missing, clients, turns) for each in names)
         if missing:
             return None, missing
         return await self._kinds.with_last(topic, views_of(views), is_whole=is_whole), missing
@@ -140,7 +133,13 @@ class GroupObserver:
             return ()
 
     async def _group(
-        self, name: str, topic: str, masters: Collection[str], missing: list[str], clients: "_Choice"
+        self,
+        name: str,
+        topic: str,
+        masters: Collection[str],
+        missing: list[str],
+        choose: ClientChoice,
+        turns: ClientRound,
     ) -> GroupView:
         found: dict[str, GroupConnections] = {}
         choosing: dict[str, GroupConnections] = {}
@@ -159,8 +158,8 @@ class GroupObserver:
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
         is_broadcasting = any(each.is_broadcasting for each in found.values())
-        chosen = clients.choose(ConnectedMembers(name, sorted(where), is_broadcasting))
-        answers = await all_results(clients.round.running(where[each], name, each) for each in chosen)
+        chosen = choose(ConnectedMembers(name, sorted(where), is_broadcasting))
+        answers = await all_results(self._clients.running(turns, where[each], name, each) for each in chosen)
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         known = [each for each in running.values() if each is not None]
         kind = _kind(found.values(), known, is_answered=len(known) == len(running))

@@ -22,7 +22,7 @@ from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
 from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.phases import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
-from controller.scaling.rules.quiet import LoweredWrites, stale_producers
+from controller.scaling.rules.quiet import stale_producers
 from remoting.admin.client import AdminClient
 from remoting.admin.clients import ProducerClient, producers
 from remoting.admin.offset_table import TopicOffsets
@@ -53,11 +53,7 @@ class ProducerFetches:
     async def stale(self, operation: ResizeOperation, masters: Collection[str]) -> StaleProducers:
         """Return the producers that have not fetched the lowered write numbers."""
         answers = await all_results(self._fetches(each, operation.topic) for each in self._name_servers())
-        lowered = LoweredWrites(
-            write_queue_nums={each.broker_name: each.target for each in operation.sets},
-            fixed_wait_ms=operation.waits.producers_ms,
-        )
-        return stale_producers(lowered, answers, await self._hosts(masters))
+        return stale_producers(operation, answers, await self._hosts(masters))
 
     async def _fetches(self, address: str, topic: str) -> ClientFetches | None:
         try:

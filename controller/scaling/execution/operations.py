@@ -33,15 +33,6 @@ class OperationSummary(NamedTuple):
     created_unix_ms: int
 
 
-class _Known(NamedTuple):
-    """What was made of a stored text."""
-
-    text: bytes
-    summary: OperationSummary | None
-    #: Why it cannot be read; blank if it can.
-    problem: str
-
-
 class DecodedOperations:
     """The operations of one kind, by the name of their document."""
 
@@ -51,7 +42,8 @@ class DecodedOperations:
         #: The least recently used first.
         self._kept: dict[str, tuple[bytes, ResizeOperation]] = {}
         self._kept_bytes = 0
-        self._known: dict[str, _Known] = {}
+        #: By name: the stored text, and what it is; the reason if it cannot be read.
+        self._known: dict[str, tuple[bytes, OperationSummary | str]] = {}
 
     async def read_all(self) -> None:
         """Know all operations, and let others run meanwhile."""
@@ -62,56 +54,49 @@ class DecodedOperations:
     def get(self, name: str) -> ResizeOperation | None:
         """Return an operation, None if there is none; raises StoreError if it cannot be read."""
         text = self._documents.get(self._kind, name)
-        kept = self._kept.pop(name, None)
-        if kept is not None:
-            if text is not None and (kept[0] is text or kept[0] == text):
-                # What is stored was read again, or is the same still: one copy of it is enough.
-                self._kept[name] = (text, kept[1])
-                return kept[1]
-            self._kept_bytes -= len(kept[0])
-        return None if text is None else self._decoded(name, text)
-
-    def summaries(self) -> list[OperationSummary]:
-        """Return all operations that can be read."""
-        return [each.summary for each in self._look().values() if each.summary is not None]
-
-    def problems(self) -> dict[str, str]:
-        """Return which operations cannot be read, and why, by the names of their documents."""
-        return {name: each.problem for name, each in self._look().items() if each.problem}
-
-    def _look(self) -> dict[str, _Known]:
-        """Know what is stored now, and nothing else."""
-        self._known = {name: self._know(name) for name in self._documents.names(self._kind)}
-        for name in self._kept.keys() - self._known.keys():
-            self._kept_bytes -= len(self._kept.pop(name)[0])
-        return self._known
-
-    def _know(self, name: str) -> _Known:
-        try:
-            text = self._documents.get(self._kind, name) or b""
-            known = self._known.get(name)
-            if known is None or known.text is not text:
-                known = self._known[name] = self._read(name, text)
-        except StoreError as error:
-            return _Known(b"", None, str(error))
-        return known
-
-    def _read(self, name: str, text: bytes) -> _Known:
-        try:
-            operation = self.get(name)
-        except StoreError as error:
-            return _Known(text, None, str(error))
-        assert operation is not None, "it has just been named"
-        return _Known(text, OperationSummary(operation.id, operation.topic, operation.created_unix_ms), "")
-
-    def _decoded(self, name: str, text: bytes) -> ResizeOperation:
-        operation = decoded(name, text)
+        kept_text, operation = self._kept.pop(name, (b"", None))
+        self._kept_bytes -= len(kept_text)
+        if text is None:
+            return None
+        if operation is None or kept_text != text:
+            operation = decoded(name, text)
         self._kept[name] = (text, operation)
         self._kept_bytes += len(text)
         while self._kept_bytes > KEPT_BYTES_MAX and len(self._kept) > 1:
             oldest = next(iter(self._kept))
             self._kept_bytes -= len(self._kept.pop(oldest)[0])
         return operation
+
+    def summaries(self) -> list[OperationSummary]:
+        """Return all operations that can be read."""
+        return [found for _, found in self._look().values() if not isinstance(found, str)]
+
+    def problems(self) -> dict[str, str]:
+        """Return which operations cannot be read, and why, by the names of their documents."""
+        return {name: found for name, (_, found) in self._look().items() if isinstance(found, str)}
+
+    def _look(self) -> dict[str, tuple[bytes, OperationSummary | str]]:
+        """Know what is stored now, and nothing else."""
+        self._known = {name: self._know(name) for name in self._documents.names(self._kind)}
+        for name in self._kept.keys() - self._known.keys():
+            self._kept_bytes -= len(self._kept.pop(name)[0])
+        return self._known
+
+    def _know(self, name: str) -> tuple[bytes, OperationSummary | str]:
+        try:
+            text = self._documents.get(self._kind, name) or b""
+            known = self._known.get(name)
+        except StoreError as error:
+            return b"", str(error)
+        if known is None or known[0] is not text:
+            try:
+                operation = self.get(name)
+                assert operation is not None, "it has just been named"
+                known = text, OperationSummary(operation.id, operation.topic, operation.created_unix_ms)
+            except StoreError as error:
+                known = text, str(error)
+            self._known[name] = known
+        return known
 
 
 def decoded(name: str, stored: bytes) -> ResizeOperation:

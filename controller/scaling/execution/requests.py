@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
@@ -43,6 +43,15 @@ class _Silence(NamedTuple):
     lasts_ms: int
 
 
+@dataclass(slots=True)
+class ClientRound:
+    """One round of one topic."""
+
+    ends_ms: int
+    #: By broker.
+    tried_again: Counter[str] = field(default_factory=Counter)
+
+
 class ClientQueries:
     """Queries clients of all groups, with turns of their own: clients that hang hold up no other requests."""
 
@@ -51,29 +60,22 @@ class ClientQueries:
         self._clock = clock
         self._silent: dict[_Client, _Silence] = {}
 
-    def begin_round(self) -> "ClientRound":
-        """Return the queries of one topic in one round; its time begins now."""
-        return ClientRound(self._admin, self._clock, self._silent)
+    def begin_round(self) -> ClientRound:
+        """Return one round of one topic: after ROUND_MS nothing more is sent, and answers are waited for."""
+        return ClientRound(ends_ms=self._clock.now_ms() + ROUND_MS)
 
-
-class ClientRound:
-    """The queries of one topic in one round: after ROUND_MS nothing more is sent, and answers are waited for."""
-
-    def __init__(self, admin: AdminClient, clock: Clock, silent: dict[_Client, _Silence]) -> None:
-        self._admin = admin
-        self._clock = clock
-        self._silent = silent
-        self._ends_ms = clock.now_ms() + ROUND_MS
-        #: By broker.
-        self._tried_again: Counter[str] = Counter()
-
-    async def running(self, master: str, group: str, client_id: str) -> RunningConsumer | None:
+    async def running(self, turns: ClientRound, master: str, group: str, client_id: str) -> RunningConsumer | None:
         """Return what a client consumes, by the broker at "host:port"; None is unknown."""
+
+        def check() -> None:
+            if self._clock.now_ms() >= turns.ends_ms:
+                raise NotSent(master, f"clients of this round are queried for {ROUND_MS // 1000} s")
+
         client = (master, group, client_id)
-        if not self._is_due(client):
+        if not self._is_due(client, turns):
             return None
         try:
-            found = await self._admin.call(master, running_consumer(group, client_id), lambda: self._check(master))
+            found = await self._admin.call(master, running_consumer(group, client_id), check)
         except InvokeTimeout:
             self._keep_silent(client)
             return None
@@ -83,18 +85,14 @@ class ClientRound:
         self._silent.pop(client, None)
         return found
 
-    def _is_due(self, client: _Client) -> bool:
+    def _is_due(self, client: _Client, turns: ClientRound) -> bool:
         if (silence := self._silent.get(client)) is None:
             return True
         master, _, _ = client
-        if silence.until_ms > self._clock.now_ms() or self._tried_again[master] >= AGAIN_MAX:
+        if silence.until_ms > self._clock.now_ms() or turns.tried_again[master] >= AGAIN_MAX:
             return False
-        self._tried_again[master] += 1
+        turns.tried_again[master] += 1
         return True
-
-    def _check(self, master: str) -> None:
-        if self._clock.now_ms() >= self._ends_ms:
-            raise NotSent(master, f"clients of this round are queried for {ROUND_MS // 1000} s")
 
     def _keep_silent(self, client: _Client) -> None:
         now_ms, former = self._clock.now_ms(), self._silent.get(client)
@@ -238,31 +236,23 @@ _REFUSES_FROM: Final = (5, 3)
 _VERSION: Final = re.compile(r"V(\d+)_(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    at_ms: int
-    #: None: the broker stores offsets of any group.
-    configured: frozenset[str] | None
-
-
 class GroupDefinitions:
     """Queries brokers for their groups, and keeps the answers for some seconds."""
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
         self._clock = clock
-        #: By the address of the broker.
-        self._answers: dict[str, _Answer] = {}
+        #: By address: when it was requested, and the groups; None: the broker stores offsets of any group.
+        self._answers: dict[str, tuple[int, frozenset[str] | None]] = {}
 
     async def unknown(self, master: str, groups: Iterable[str]) -> frozenset[str]:
         """Return the groups for which this broker refuses to store an offset; raises what `AdminClient.call` does."""
         now_ms = self._clock.now_ms()
-        self._answers = {name: each for name, each in self._answers.items() if now_ms - each.at_ms < KEEP_MS}
-        answer = self._answers.get(master)
-        if answer is None:
-            answer = _Answer(now_ms, await self._configured(master))
-            self._answers[master] = answer
-        return frozenset() if answer.configured is None else frozenset(groups) - answer.configured
+        self._answers = {name: known for name, known in self._answers.items() if now_ms - known[0] < KEEP_MS}
+        if master not in self._answers:
+            self._answers[master] = now_ms, await self._configured(master)
+        configured = self._answers[master][1]
+        return frozenset() if configured is None else frozenset(groups) - configured
 
     async def _configured(self, master: str) -> frozenset[str] | None:
         runtime = await self._admin.call(master, broker_runtime())

@@ -76,94 +76,60 @@ def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
         yield f"{name} had the topic at an earlier resize, and is in no route of it now: it is not resized"
 
 
-_SEED: Final = PlannedStep(phase=ResizePhase.SEED, text="store where each group begins in the new queues")
-
-
-def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrinks: bool) -> Iterator[PlannedStep]:
+def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrinks: bool) -> list[PlannedStep]:
     """Return the steps in their order; `shrinks`: an ordered topic, whose kind does not say so, gets fewer queues.
 
     `assign_ms`: until masters know the members of all groups.
     """
+    seed = _step(ResizePhase.SEED, "store where each group begins in the new queues")
+    verify = _step(ResizePhase.VERIFY, "watch lag on the new queues", waits.grown_watch_ms)
+    quiet_ms = max(waits.producers_ms, waits.stable_ms)
+    quiet = [
+        _step(ResizePhase.QUIESCE, "wait until no producer has the old route, and no message comes", quiet_ms),
+        _step(ResizePhase.LATE, "wait for delayed, timed and transactional messages"),
+        _step(ResizePhase.DRAIN, "wait until every group has consumed the queues"),
+        _step(ResizePhase.CONFIRM, "check a second time", waits.confirm_ms),
+    ]
+    closed = "lower readQueueNums: brokers refuse the dropped queues; check twice that none has grown"
+    closing = [
+        _step(ResizePhase.READ_DOWN, closed, waits.confirm_ms),
+        _step(ResizePhase.WATCH, "watch for late messages", waits.watch_ms),
+    ]
     match kind:
         case ResizeKind.GROW:
-            return _growing(waits, assign_ms)
+            assigned = "wait until every online group consumes the new queues"
+            return [
+                seed,
+                _step(ResizePhase.READ_UP, "raise readQueueNums on every broker"),
+                _step(ResizePhase.ASSIGN, assigned, max(waits.confirm_ms, assign_ms)),
+                _step(ResizePhase.WRITE_UP, "raise writeQueueNums on every broker"),
+                verify,
+            ]
         case ResizeKind.GATED:
-            return _gated(waits)
+            released = "unlock each new queue for a group once it has consumed the old queue of the same keys"
+            return [
+                _step(ResizePhase.GATE, "lock the new queues for every group"),
+                seed,
+                _step(ResizePhase.READ_UP, "raise readQueueNums"),
+                _step(ResizePhase.WRITE_UP, "raise writeQueueNums"),
+                _step(ResizePhase.RELEASE, released, waits.producers_ms),
+                verify,
+            ]
         case ResizeKind.SHRINK:
-            return _shrinking(waits)
+            return [_step(ResizePhase.WRITE_DOWN, "lower writeQueueNums on every broker"), *quiet, *closing]
         case ResizeKind.ORDERED:
-            return _ordered(waits, shrinks=shrinks)
+            return [
+                _step(ResizePhase.PAUSE, "set perm 4, and no queues in orderTopicConf: producers stop"),
+                *quiet,
+                *(() if shrinks else (seed,)),
+                _step(ResizePhase.RESIZE, "change the numbers and orderTopicConf"),
+                _step(ResizePhase.UNPAUSE, "set perm 6: producers go on"),
+                *((*quiet, *closing) if shrinks else (verify,)),
+            ]
 
 
-def _growing(waits: ResizeWaits, assign_ms: int) -> Iterator[PlannedStep]:
-    yield _SEED
-    yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums on every broker")
-    yield PlannedStep(
-        phase=ResizePhase.ASSIGN,
-        text="wait until every online group consumes the new queues",
-        at_least_ms=max(waits.confirm_ms, assign_ms),
-    )
-    yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums on every broker")
-    yield _verify(waits)
-
-
-def _gated(waits: ResizeWaits) -> Iterator[PlannedStep]:
-    yield PlannedStep(phase=ResizePhase.GATE, text="lock the new queues for every group")
-    yield _SEED
-    yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums")
-    yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums")
-    yield PlannedStep(
-        phase=ResizePhase.RELEASE,
-        text="unlock each new queue for a group once it has consumed the old queue of the same keys",
-        at_least_ms=waits.producers_ms,
-    )
-    yield _verify(waits)
-
-
-def _shrinking(waits: ResizeWaits) -> Iterator[PlannedStep]:
-    yield PlannedStep(phase=ResizePhase.WRITE_DOWN, text="lower writeQueueNums on every broker")
-    yield from _quiet(waits)
-    yield from _closing(waits)
-
-
-def _ordered(waits: ResizeWaits, *, shrinks: bool) -> Iterator[PlannedStep]:
-    yield PlannedStep(phase=ResizePhase.PAUSE, text="set perm 4, and no queues in orderTopicConf: producers stop")
-    yield from _quiet(waits)
-    if not shrinks:
-        yield _SEED
-    yield PlannedStep(phase=ResizePhase.RESIZE, text="change the numbers and orderTopicConf")
-    yield PlannedStep(phase=ResizePhase.UNPAUSE, text="set perm 6: producers go on")
-    if shrinks:
-        yield from _quiet(waits)
-        yield from _closing(waits)
-    else:
-        yield _verify(waits)
-
-
-def _quiet(waits: ResizeWaits) -> Iterator[PlannedStep]:
-    """Yield the steps until nothing is written to the queues, and all of it is consumed."""
-    yield PlannedStep(
-        phase=ResizePhase.QUIESCE,
-        text="wait until no producer has the old route, and no message comes",
-        at_least_ms=max(waits.producers_ms, waits.stable_ms),
-    )
-    yield PlannedStep(phase=ResizePhase.LATE, text="wait for delayed, timed and transactional messages")
-    yield PlannedStep(phase=ResizePhase.DRAIN, text="wait until every group has consumed the queues")
-    yield PlannedStep(phase=ResizePhase.CONFIRM, text="check a second time", at_least_ms=waits.confirm_ms)
-
-
-def _closing(waits: ResizeWaits) -> Iterator[PlannedStep]:
-    """Yield the steps by which queues are dropped."""
-    yield PlannedStep(
-        phase=ResizePhase.READ_DOWN,
-        text="lower readQueueNums: brokers refuse the dropped queues; check twice that none has grown",
-        at_least_ms=waits.confirm_ms,
-    )
-    yield PlannedStep(phase=ResizePhase.WATCH, text="watch for late messages", at_least_ms=waits.watch_ms)
-
-
-def _verify(waits: ResizeWaits) -> PlannedStep:
-    return PlannedStep(phase=ResizePhase.VERIFY, text="watch lag on the new queues", at_least_ms=waits.grown_watch_ms)
+def _step(phase: ResizePhase, text: str, at_least_ms: int = 0) -> PlannedStep:
+    return PlannedStep(phase=phase, text=text, at_least_ms=at_least_ms)
 
 
 #: What the offsets and marks of all broker sets may take of a document, in bytes of JSON. Finished phases, the problem,
@@ -313,17 +279,12 @@ def planned_operation(
     )
 
 
-def first_phase(operation: ResizeOperation) -> ResizePhase:
-    """Return the phase after the check."""
-    match operation.kind:
-        case ResizeKind.GROW:
-            return ResizePhase.SEED
-        case ResizeKind.SHRINK:
-            return ResizePhase.WRITE_DOWN
-        case ResizeKind.ORDERED:
-            return ResizePhase.PAUSE
-        case ResizeKind.GATED:
-            return ResizePhase.GATE
+_FIRST: Final = {
+    ResizeKind.GROW: ResizePhase.SEED,
+    ResizeKind.SHRINK: ResizePhase.WRITE_DOWN,
+    ResizeKind.ORDERED: ResizePhase.PAUSE,
+    ResizeKind.GATED: ResizePhase.GATE,
+}
 
 
 def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObservation) -> ResizeOperation:
@@ -340,7 +301,7 @@ def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObs
         return operation.entered(ResizePhase.REJECTED, observation.unix_ms, (problem,), problem=problem)
     if changed := list(changed_order_conf(operation, observation)):
         return operation.entered(ResizePhase.REJECTED, observation.unix_ms, changed, problem="; ".join(changed))
-    started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
+    started = operation.entered(_FIRST[operation.kind], observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
     return replace(
         started,

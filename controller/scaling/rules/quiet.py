@@ -5,7 +5,7 @@ numbers are lowered, because from then on brokers refuse.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
@@ -127,18 +127,8 @@ def transaction_wait_ms(waits: ResizeWaits, late: LateSources) -> int:
 POLL_MS: Final = 30_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoweredWrites:
-    """To which numbers writes were lowered."""
-
-    #: By broker name.
-    write_queue_nums: Mapping[str, int]
-    #: How long a producer may use a route of which nothing is known.
-    fixed_wait_ms: int
-
-
 def stale_producers(
-    lowered: LoweredWrites, answers: Sequence[ClientFetches | None], hosts: Collection[str] | None
+    operation: ResizeOperation, answers: Sequence[ClientFetches | None], hosts: Collection[str] | None
 ) -> StaleProducers:
     """Return who is waited for, and whether that is everybody.
 
@@ -148,12 +138,12 @@ def stale_producers(
     """
     known = [each for each in answers if each is not None]
     fetches = [fetch for each in known for fetch in each.fetches]
-    stale = {each.host for each in fetches if _is_stale(each, lowered.fixed_wait_ms)}
+    stale = {each.host for each in fetches if _is_stale(each, operation.waits.producers_ms)}
     fresh = {each.host for each in fetches if each.is_present}
     is_complete = (
         hosts is not None
         and len(known) == len(answers)
-        and all(_is_usable(each, lowered) for each in known)
+        and all(_is_usable(each, operation) for each in known)
         and not any(each.has_proxy for each in fetches)
         and set(hosts) <= fresh
     )
@@ -169,9 +159,9 @@ def _is_stale(fetch: ClientFetch, fixed_wait_ms: int) -> bool:
     return fetch.closed_ms is None or fetch.closed_ms < fixed_wait_ms
 
 
-def _is_usable(answer: ClientFetches, lowered: LoweredWrites) -> bool:
+def _is_usable(answer: ClientFetches, operation: ResizeOperation) -> bool:
     return (
         answer.is_complete
         and answer.watched_before_ms >= POLL_MS
-        and all(answer.write_queue_nums.get(name) == number for name, number in lowered.write_queue_nums.items())
+        and all(answer.write_queue_nums.get(resize.broker_name) == resize.target for resize in operation.sets)
     )

@@ -42,7 +42,7 @@ def clients(site, clock):
 async def answers(clients, broker, *names):
     """Return of each client whether it is known in a round."""
     this = clients.begin_round()
-    found = await asyncio.gather(*(this.running(broker.address, GROUP, each) for each in names))
+    found = await asyncio.gather(*(clients.running(this, broker.address, GROUP, each) for each in names))
     return [each is not None for each in found]
 
 

@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from scaling_builders import a_shrink
 
 from controller.scaling.resize.observation import StaleProducers
-from controller.scaling.rules.quiet import POLL_MS, LoweredWrites, stale_producers
+from controller.scaling.resize.operation import ResizePhase
+from controller.scaling.rules.quiet import POLL_MS, stale_producers
 from remoting.admin.route_fetches import ClientFetch, ClientFetches
+from serving.shapes.scaling import ResizeWaits
 
-LOWERED = LoweredWrites(write_queue_nums={"broker-a": 2}, fixed_wait_ms=90_000)
+LOWERED = a_shrink(ResizePhase.QUIESCE, waits=ResizeWaits(producers_ms=90_000))
 FRESH = ClientFetch(host="10.0.0.1", has_proxy=False, is_present=True, closed_ms=None)
 STALE = replace(FRESH, host="10.0.0.2", is_present=False)
 
@@ -48,9 +51,9 @@ def test_consumers_are_not_waited_for():
 
 def test_closed_connection_counts_for_the_fixed_wait():
     hosts = ("10.0.0.2",)
-    closed = replace(STALE, closed_ms=LOWERED.fixed_wait_ms - 1)
+    closed = replace(STALE, closed_ms=LOWERED.waits.producers_ms - 1)
     assert found(answer(closed), hosts=hosts).addresses == hosts
-    assert found(answer(replace(closed, closed_ms=LOWERED.fixed_wait_ms)), hosts=hosts).addresses == ()
+    assert found(answer(replace(closed, closed_ms=LOWERED.waits.producers_ms)), hosts=hosts).addresses == ()
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ async def test_kinds_of_groups_stay_while_the_master_of_a_set_is_unknown(site, i
     await scaling.documents.change(DocumentKind.GROUP_KINDS, TOPIC, lambda _: b'{"elsewhere":"orderly"}')
     former = TopicFacts(places_ms=0, groups_ms=0, masters={"broker-z": None}) if is_away else None
     site.consumers(4)
-    await site.autoscaler._requests.facts.facts(TOPIC, former, ())
+    await site.autoscaler._facts.facts(TOPIC, former, ())
     stored = scaling.documents.get(DocumentKind.GROUP_KINDS, TOPIC)
     assert (GROUP.encode() in stored, b"elsewhere" in stored) == (True, is_away)
 
@@ -354,7 +354,7 @@ async def test_topics_that_come_later_push_none_out(site, monkeypatch):
 async def test_set_that_has_left_the_route_is_waited_for(site):
     """A dead set leaves the route: its consumers seem to lack queues then, and it comes back with its old count."""
     await site.put(site.mode("auto"))
-    facts = site.autoscaler._requests.facts
+    facts = site.autoscaler._facts
     await site.look()
     before = site.autoscaler._watched[TOPIC].facts
     with_other = replace(before, masters={**before.masters, "broker-b": "127.0.0.1:1"}, places_ms=-200_000)
