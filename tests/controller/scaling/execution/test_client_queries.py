@@ -46,17 +46,6 @@ async def answers(clients, broker, *names):
     return [each is not None for each in found]
 
 
-async def test_silent_client_is_queried_again_after_a_minute(broker, clients, clock):
-    broker.instead[CODE] = None
-    assert await answers(clients, broker, "c1") == [False]
-    del broker.instead[CODE]
-    clock.pass_ms(SILENT_MS - 1)
-    assert await answers(clients, broker, "c1") == [False]
-    assert broker.seen == [CODE]
-    clock.pass_ms(1)
-    assert await answers(clients, broker, "c1") == [True]
-
-
 async def test_client_that_stays_silent_is_queried_ever_more_rarely_and_goes_on_at_once_when_it_answers(
     broker, clients, clock
 ):

@@ -10,7 +10,7 @@ from resize_builders import a_resize
 from controller.scaling.execution import observer
 from controller.scaling.execution.group_views import GROUPS_MAX, GroupKinds
 from controller.scaling.execution.observer import TopicObserver
-from controller.scaling.execution.requests import KEEP_MS, ROUND_MS, ClientQueries
+from controller.scaling.execution.requests import KEEP_MS, ClientQueries
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX
@@ -449,28 +449,6 @@ async def test_client_that_cannot_be_queried_is_unknown_and_not_missing(broker):
         "client-1": False,
         "client-2": True,
     }
-
-
-async def test_clients_of_all_groups_are_queried_for_a_limited_time_in_a_round(broker):
-    clock = FakeClock()
-    names = [f"g{number}" for number in range(AdminLimits().requests_per_peer_max + 2)]
-    for each in names:
-        broker.join(each, f"client-of-{each}")
-        broker.run(f"client-of-{each}", {0: (1, 0)})
-    answer = broker.peer.answer
-
-    def late(code, fields):
-        if code == BrokerRequestCode.GET_CONSUMER_RUNNING_INFO:
-            clock.pass_ms(ROUND_MS)
-        return answer(code, fields)
-
-    broker.peer.answer = late
-    async with scaling_site(broker) as site:
-        observation = await observer_of(site, clock=clock).observe(grows(ResizePhase.ASSIGN), 0)
-    assert observation.missing == ()
-    kinds = [each.kind for each in observation.groups]
-    assert kinds.count(GroupKind.UNKNOWN) >= 2
-    assert kinds.count(GroupKind.CONCURRENT) == len(kinds) - kinds.count(GroupKind.UNKNOWN) > 0
 
 
 async def test_clients_of_a_group_that_lags_are_not_queried_until_it_has_drained(broker):

@@ -90,13 +90,6 @@ async def test_shrink_lowers_write_then_read(broker, controller):
     assert [each["readQueueNums"] + "/" + each["writeQueueNums"] for _, each in broker.written] == ["4/2", "2/2"]
 
 
-async def test_shrink_asks_brokers_without_the_request_for_producers_to_wait_by_time(broker, controller):
-    broker.instead[BrokerRequestCode.GET_ALL_PRODUCER_INFO] = 3
-    started = await controller.scaling.start(request(queues=2))
-    await controller.ended(started, ResizePhase.DONE)
-    assert controller.listener.faults == []
-
-
 async def test_group_that_a_broker_refuses_offsets_of_holds_up_no_grow(broker, controller):
     broker.offsets = {"gone": {0: 1}}
     started = await controller.scaling.start(request())
@@ -292,12 +285,6 @@ async def test_change_is_not_made_if_the_lease_could_end_before_it_arrives(broke
     assert "another controller may lead" in controller.listener.failed[0]
 
 
-async def test_change_is_made_while_the_lease_lasts(broker, controller):
-    async with before_the_change(broker, controller):
-        controller.group.leads(controller.clock.now_ms() + 60_000)
-    assert counts(broker) == (8, 4)
-
-
 async def test_operations_stop_when_another_leads_and_go_on_with_the_stored_phase(broker, controller):
     held = broker.held[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC] = asyncio.Event()
     started = await controller.scaling.start(request())
@@ -392,17 +379,6 @@ async def test_round_that_fails_by_a_fault_of_ours_is_reported_and_tried_again(b
 
 
 # The check before the start
-
-
-async def test_topic_that_has_changed_since_it_was_planned_is_not_resized(broker, controller):
-    operation = stored(broker, ResizePhase.PRECHECK)
-    broker.topic |= {"readQueueNums": 6, "writeQueueNums": 6}
-    await controller.scaling.operations.add(operation)
-    ended = await controller.ended(operation, ResizePhase.REJECTED)
-    assert ended.problem == (
-        "TopicTest has other broker sets or queues than when the resize was requested: request it again"
-    )
-    assert broker.written == []
 
 
 async def test_check_that_lacks_answers_waits_and_can_be_aborted(broker, controller):

@@ -74,16 +74,6 @@ async def test_same_verdict_is_logged_once(site):
     assert [each.outcome.value for each in site.autoscaler.changes()] == ["proposed", "kept", "kept"]
 
 
-async def test_orderly_group_is_only_proposed_to_resize(site):
-    for number in range(4):
-        site.broker.run(f"c{number}", {number: (0, 0)}, is_orderly=True)
-    await site.put(site.mode("auto"))
-    await site.look(LOOKS_UNTIL_DECIDED)
-    assert site.outcome() == "proposed"
-    assert "only proposed: its messages have an order" in site.decision().verdict.reason
-    assert not site.operations()
-
-
 @pytest.mark.parametrize("message_type", ["PRIORITY", "LITE"])
 async def test_topic_whose_number_of_queues_has_a_meaning_is_left_alone(site, message_type):
     site.broker.topic["attributes"] = {"message.type": message_type}
@@ -99,15 +89,6 @@ async def test_group_whose_clients_do_not_answer_is_unknown(site):
     await site.put(site.mode("auto"))
     await site.look(LOOKS_UNTIL_DECIDED)
     assert "group g1: its kind is not known" in site.decision().verdict.reason
-    assert not site.operations()
-
-
-async def test_slow_listeners_are_named_and_nothing_is_resized(site):
-    site.consumers(4)
-    await site.put(site.mode("auto"))
-    await site.look(LOOKS_UNTIL_DECIDED)
-    (finding,) = site.decision().verdict.findings
-    assert (finding.kind.value, finding.effect.value) == ("slow_listener", "queues do not help")
     assert not site.operations()
 
 
@@ -310,23 +291,10 @@ async def test_follower_watches_nothing(site):
     assert (await site.request("GET", "proposals"))[0] == 409
 
 
-async def test_topic_without_a_policy_is_not_watched(site):
-    await site.put(POLICY | {"topic": "other-*"})
-    await site.look(2)
-    assert site.autoscaler.decisions() == []
-    assert site.broker.seen == []
-
-
 async def test_without_policies_nothing_is_requested(site):
     await site.look(3)
     assert site.broker.seen == []
     assert site.site.name_servers[0].peer.received == []
-
-
-async def test_pattern_finds_topics_of_name_servers(site):
-    await site.put(POLICY | {"topic": "Topic*"})
-    await site.look()
-    assert [each.topic for each in site.autoscaler.decisions()] == [TOPIC]
 
 
 async def test_pattern_finds_no_topic_that_brokers_name_after_their_cluster_or_set(site):
