@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import structs
 
-from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet, topic_of
+from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetAnswer, SetObserver, topic_of
 from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupKinds, GroupObserver
 from controller.scaling.execution.requests import ClientQueries, GroupDefinitions, RoundRequests, SharedOffsets
 from controller.scaling.resize.observation import (
@@ -129,13 +129,9 @@ class TopicObserver:
         needs = needs_of(operation, waited_ms)
         requests = RoundRequests(self._admin, self._offsets)
         conf = operation.kind is ResizeKind.ORDERED
-        answers = await self._query_name_servers(operation.topic, order=conf)
-        routes = [each.route for each in answers if each.route is not None]
-        wanted = {
-            each.broker_name: _wanted(operation.topic, needs, needs.ends(each) if needs.ends else range(0))
-            for each in operation.sets
-        }
-        found = await self._query_sets(requests, wanted, routes)
+        answers, routes, _ = await self._query_name_servers(operation.topic, order=conf)
+        queue_ids = {each.broker_name: needs.ends(each) if needs.ends else range(0) for each in operation.sets}
+        found = await self._query_sets(requests, operation.topic, needs, queue_ids, routes)
         observation = self._observation(answers, found)
         if observation.is_in_no_route:
             observation = await self._with_unrouted(observation, operation.topic)
@@ -152,16 +148,14 @@ class TopicObserver:
     async def facts(self, topic: str) -> tuple[TopicTraits, ResizeObservation]:
         """Return everything that a plan has to know of a topic; who fetches its route is watched from now on."""
         await self._producers.begin(topic)
-        answers = await self._query_name_servers(topic, order=True)
-        routes = [each.route for each in answers if each.route is not None]
-        names = sorted({name for route in routes for name in route.queues})
-        needs = ResizeNeeds(offsets=True, log=True, late=True)
+        answers, routes, names = await self._query_name_servers(topic, order=True)
         numbers = {name: max(_queue_nums(route, name) for route in routes) for name in names}
-        wanted = {name: _wanted(topic, needs, _looked_at(numbers[name])) for name in names}
-        requests = RoundRequests(self._admin, self._offsets)
-        found = await self._query_sets(requests, wanted, routes)
-        observation = self._observation(answers, found)
         too_many = {name: queues for name, queues in numbers.items() if queues > SET_QUEUES_MAX}
+        queue_ids = {name: range(0 if name in too_many else queues) for name, queues in numbers.items()}
+        requests = RoundRequests(self._admin, self._offsets)
+        needs = ResizeNeeds(offsets=True, log=True, late=True)
+        found = await self._query_sets(requests, topic, needs, queue_ids, routes)
+        observation = self._observation(answers, found)
         traits = self._traits(answers, routes, found)
         away = await self._away_sets(set(traits.clusters.values())) - {*found, *traits.absent_sets}
         traits = structs.replace(traits, too_many_queues=too_many, away_sets=tuple(sorted(away)))
@@ -173,13 +167,9 @@ class TopicObserver:
 
     async def groups(self, topic: str) -> tuple[tuple[GroupView, ...] | None, tuple[str, ...]]:
         """Return the groups of a topic, None if they are not known, and what is missing; no client is queried."""
-        answers = await self._query_name_servers(topic, order=False)
-        routes = [each.route for each in answers if each.route is not None]
-        needs = ResizeNeeds(offsets=True)
-        names = sorted({name for route in routes for name in route.queues})
-        wanted = {name: _wanted(topic, needs, range(0)) for name in names}
-        requests = RoundRequests(self._admin, self._offsets)
-        found = await self._query_sets(requests, wanted, routes)
+        answers, routes, names = await self._query_name_servers(topic, order=False)
+        requests, nothing = RoundRequests(self._admin, self._offsets), dict.fromkeys(names, range(0))
+        found = await self._query_sets(requests, topic, ResizeNeeds(offsets=True), nothing, routes)
         observation = self._observation(answers, found)
         if not observation.missing:
             observation = await self._with_groups(requests, observation, topic, lambda _: ())
@@ -198,11 +188,8 @@ class TopicObserver:
 
     async def places(self, topic: str) -> TopicPlaces:
         """Return where a topic is; nothing is known without any NameServer's answer."""
-        answers = await self._query_name_servers(topic, order=True)
-        routes = [each.route for each in answers if each.route is not None]
-        found = {
-            name: self._addresses(name, routes) for name in sorted({name for each in routes for name in each.queues})
-        }
+        answers, routes, names = await self._query_name_servers(topic, order=True)
+        found = {name: self._addresses(name, routes) for name in names}
         is_known = bool(routes)
         return TopicPlaces(
             masters={name: None if problem else addresses.master for name, (addresses, problem) in found.items()},
@@ -214,7 +201,7 @@ class TopicObserver:
         self,
         answers: Iterable[_NameServerAnswer],
         routes: Collection[TopicRoute],
-        found: Mapping[str, "_SetAnswer"],
+        found: Mapping[str, SetAnswer],
     ) -> TopicTraits:
         definitions = {name: each.definition for name, each in found.items() if each.definition is not None}
         clusters = {name: each.cluster for route in routes for name, each in route.broker_sets.items() if name in found}
@@ -235,8 +222,13 @@ class TopicObserver:
             ),
         )
 
-    async def _query_name_servers(self, topic: str, *, order: bool) -> list[_NameServerAnswer]:
-        return await all_results(self._query_name_server(each, topic, order=order) for each in self._name_servers())
+    async def _query_name_servers(
+        self, topic: str, *, order: bool
+    ) -> tuple[list[_NameServerAnswer], list[TopicRoute], list[str]]:
+        """Return all answers, the routes among them, and the broker sets of these."""
+        answers = await all_results(self._query_name_server(each, topic, order=order) for each in self._name_servers())
+        routes = [each.route for each in answers if each.route is not None]
+        return answers, routes, sorted({name for route in routes for name in route.queues})
 
     async def _query_name_server(self, address: str, topic: str, *, order: bool) -> _NameServerAnswer:
         try:
@@ -245,14 +237,10 @@ class TopicObserver:
         except FAILURES as error:
             failure = f"NameServer {address} does not answer about {topic}: {error}"
             return _NameServerAnswer(view=NameServerView(address=address, counts=None), route=None, failure=failure)
-        counts = (
-            {}
-            if route is None
-            else {
-                name: QueueCounts(each.read_queue_nums, each.write_queue_nums, each.perm)
-                for name, each in route.queues.items()
-            }
-        )
+        counts = {
+            name: QueueCounts(queues.read_queue_nums, queues.write_queue_nums, queues.perm)
+            for name, queues in (route.queues.items() if route is not None else ())
+        }
         sends = route is not None and route.order_conf is not None
         view = NameServerView(address=address, counts=counts, order_conf=conf, sends_order_conf=sends)
         return _NameServerAnswer(view=view, route=route)
@@ -266,24 +254,25 @@ class TopicObserver:
             raise
 
     async def _query_sets(
-        self, requests: RoundRequests, wanted: Mapping[str, WantedOfSet], routes: Collection[TopicRoute]
-    ) -> dict[str, "_SetAnswer"]:
-        found = await all_results(self._query_set(requests, name, each, routes) for name, each in wanted.items())
-        return {each.view.broker_name: each for each in found}
+        self,
+        requests: RoundRequests,
+        topic: str,
+        needs: ResizeNeeds,
+        queue_ids: Mapping[str, range],
+        routes: Collection[TopicRoute],
+    ) -> dict[str, SetAnswer]:
+        async def answer(name: str) -> SetAnswer:
+            addresses, problem = self._addresses(name, routes)
+            if problem:
+                return SetAnswer(SetView(broker_name=name), missing=(problem,))
+            try:
+                async with asyncio.timeout(SET_ROUND_S):
+                    return await SetObserver(requests, addresses, topic, needs, queue_ids[name]).view()
+            except TimeoutError:
+                late = f"{name} did not answer everything within {SET_ROUND_S:.0f} s"
+                return SetAnswer(SetView(broker_name=name), missing=(late,))
 
-    async def _query_set(
-        self, requests: RoundRequests, name: str, wanted: WantedOfSet, routes: Collection[TopicRoute]
-    ) -> "_SetAnswer":
-        addresses, problem = self._addresses(name, routes)
-        if problem:
-            return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(problem,))
-        try:
-            async with asyncio.timeout(SET_ROUND_S):
-                view, definition, missing = await SetObserver(requests).view(addresses, wanted)
-        except TimeoutError:
-            late = f"{name} did not answer everything within {SET_ROUND_S:.0f} s"
-            return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(late,))
-        return _SetAnswer(view=view, definition=definition, missing=tuple(missing))
+        return dict(zip(queue_ids, await all_results(map(answer, queue_ids)), strict=True))
 
     def _addresses(self, name: str, routes: Collection[TopicRoute]) -> tuple[SetAddresses, str]:
         """Return where the brokers of a set are; the second value says why nobody knows."""
@@ -295,16 +284,12 @@ class TopicObserver:
         master = own.master_address if own is not None else next(iter(masters), None)
         everybody = {address for each in known for address in each.addresses.values()}
         slaves = tuple(sorted(everybody - {master})) if master is not None else ()
-        problem = (
-            ""
-            if is_elected or len(masters) <= 1
-            else (f"NameServers name different masters of {name}: {', '.join(sorted(masters))}")
-        )
+        problem = ""
+        if not is_elected and len(masters) > 1:
+            problem = f"NameServers name different masters of {name}: {', '.join(sorted(masters))}"
         return SetAddresses(broker_name=name, master=master, slaves=slaves, is_elected=is_elected), problem
 
-    def _observation(
-        self, answers: Collection[_NameServerAnswer], found: Mapping[str, "_SetAnswer"]
-    ) -> ResizeObservation:
+    def _observation(self, answers: Collection[_NameServerAnswer], found: Mapping[str, SetAnswer]) -> ResizeObservation:
         missing = [each.failure for each in answers if each.failure]
         missing += [sentence for each in found.values() for sentence in each.missing]
         if not answers:
@@ -401,17 +386,6 @@ def special_type(definitions: Iterable[TopicDefinition]) -> str:
     return next((each for each in types if each in SPECIAL_TYPES), "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SetAnswer:
-    view: SetView
-    definition: TopicDefinition | None
-    missing: tuple[str, ...]
-
-
-def _wanted(topic: str, needs: ResizeNeeds, queue_ids: range) -> WantedOfSet:
-    return WantedOfSet(topic=topic, queue_ids=queue_ids, offsets=needs.offsets, log=needs.log, late=needs.late)
-
-
 def _registered(name: str, clusters: Collection[ClusterBrokers]) -> list[RoutedBrokerSet]:
     return [each.broker_sets[name] for each in clusters if name in each.broker_sets]
 
@@ -423,10 +397,6 @@ def _masters(views: Iterable[SetView]) -> list[str]:
 def _queue_nums(route: TopicRoute, broker_name: str) -> int:
     queues = route.queues.get(broker_name)
     return 0 if queues is None else max(queues.read_queue_nums, queues.write_queue_nums)
-
-
-def _looked_at(queues: int) -> range:
-    return range(queues) if queues <= SET_QUEUES_MAX else range(0)
 
 
 def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: ResizeObservation) -> ClientChoice:
