@@ -1,5 +1,11 @@
-from controller.scaling.autoscaler.findings import FindingKey, FindingKind
-from controller.scaling.autoscaler.signal_window import FINDINGS_MAX, GAP_MS_MAX, OLDER_RATES_MAX, SignalWindow
+from controller.scaling.autoscaler.findings import (
+    FINDINGS_MAX,
+    GAP_MS_MAX,
+    OLDER_RATES_MAX,
+    FindingKey,
+    FindingKind,
+    SignalWindow,
+)
 
 KEY = FindingKey(FindingKind.SLOW_LISTENER, "billing")
 STEP_MS = 15_000
@@ -27,7 +33,6 @@ def test_finding_that_comes_and_goes_never_holds():
 
 def test_one_sample_without_it_does_not_end_a_long_finding():
     window = window_of(*[True] * 10, False)
-
     assert not window.holds(KEY, 60_000)
     window.add(11 * STEP_MS, [KEY], 100.0)
     assert window.holds(KEY, 60_000)
@@ -40,14 +45,12 @@ def test_old_samples_do_not_keep_a_finding_alive():
 def test_everything_begins_anew_after_a_gap():
     window = window_of(*[True] * 5)
     window.add(4 * STEP_MS + GAP_MS_MAX + 1, [KEY], 100.0)
-
     assert not window.holds(KEY, 60_000)
 
 
 def test_everything_begins_anew_when_the_clock_was_set_back():
     window = window_of(*[True] * 5)
     window.add(0, [KEY], 100.0)
-
     assert not window.holds(KEY, 0)
 
 
@@ -78,6 +81,5 @@ def test_window_is_bounded():
     window = SignalWindow()
     for number in range(1000):
         window.add(number * STEP_MS, [KEY._replace(subject=f"group-{number}-{each}") for each in range(100)], 100.0)
-
     assert len(window._runs) <= FINDINGS_MAX
     assert len(window._older) <= OLDER_RATES_MAX

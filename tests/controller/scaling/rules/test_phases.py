@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
+from resize_builders import CREATED_UNIX_MS, a_resize, went
 from scaling_builders import (
     ADDRESS,
     BROKER,
@@ -15,12 +17,27 @@ from scaling_builders import (
     observed,
     waited,
     with_set,
-)  # fmt: skip
+)
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
 from controller.scaling.resize.observation import NameServerView
-from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizePhase
-from controller.scaling.rules.step import begin_phase, decide_step
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizeKind, ResizePhase
+from controller.scaling.rules.path import PAUSED_END, dropped_queues, new_queues
+from controller.scaling.rules.phases import (
+    BLOCKED_ROUND_MS_MAX,
+    GRACE_MS,
+    QUICK_ROUND_MS,
+    ROUND_MS_MAX,
+    ROUND_MS_MIN,
+    VERIFY_LAST_MS,
+    begin_phase,
+    decide_step,
+    is_overdue,
+    needs_of,
+    round_ms,
+    writes_paused_since,
+)
+from serving.shapes.scaling import ResizeWaits
 
 RESTARTED = MasterIdentity(ADDRESS, 2)
 SEEDS = (QueueOffset(BROKER, 2, 0),)
@@ -168,3 +185,135 @@ def test_new_leader_counts_the_pause_that_was_saved_and_no_time_without_a_leader
 
 def test_masters_of_the_start_are_known():
     assert a_shrink(ResizePhase.DRAIN).masters == {BROKER: MASTER}
+
+
+@pytest.mark.parametrize("phase", [ResizePhase.READ_DOWN, ResizePhase.WATCH])
+def test_closed_queues_and_late_messages_are_observed_until_the_end(phase):
+    needs = needs_of(a_shrink(phase), 0)
+    assert needs.ends is dropped_queues
+    assert needs.late
+    assert needs.log
+
+
+def test_blocked_resize_needs_what_its_phase_does():
+    blocked = structs.replace(a_shrink(ResizePhase.BLOCKED), resume_phase=ResizePhase.DRAIN)
+    assert needs_of(blocked, 0) == needs_of(a_shrink(ResizePhase.DRAIN), 0)
+
+
+def test_numbers_are_looked_at_each_second_and_waits_several_times():
+    assert round_ms(a_shrink(ResizePhase.READ_DOWN)) == QUICK_ROUND_MS
+    drain = a_shrink(ResizePhase.DRAIN)
+    assert round_ms(drain) == drain.waits.confirm_ms
+    assert round_ms(structs.replace(drain, waits=structs.replace(drain.waits, confirm_ms=0))) == ROUND_MS_MIN
+
+
+def test_blocked_resize_is_looked_at_each_minute_unless_it_holds_somebody_back():
+    blocked = structs.replace(a_shrink(ResizePhase.BLOCKED), resume_phase=ResizePhase.DRAIN)
+    assert round_ms(blocked) == BLOCKED_ROUND_MS_MAX
+    gated = structs.replace(blocked, kind=ResizeKind.GATED, resume_phase=ResizePhase.RELEASE)
+    assert round_ms(gated) <= ROUND_MS_MAX
+    paused = structs.replace(blocked, kind=ResizeKind.ORDERED)
+    assert round_ms(paused) <= ROUND_MS_MAX
+    assert round_ms(structs.replace(paused, reached=PAUSED_END + 1)) == BLOCKED_ROUND_MS_MAX
+
+
+def test_lag_in_new_queues_is_looked_at_only_before_the_end_of_verify():
+    verify = a_grow(ResizePhase.VERIFY, reached=2)
+    ends_ms = verify.waits.grown_watch_ms
+    early, late = (needs_of(verify, ends_ms - VERIFY_LAST_MS - each) for each in (1, 0))
+    assert (early.ends, early.offsets, early.groups) == (None, False, False)
+    assert (late.ends, late.offsets, late.groups) == (new_queues, True, False)
+
+
+def test_ends_of_present_queues_show_in_assign_which_groups_are_behind():
+    ends = needs_of(a_grow(ResizePhase.ASSIGN), 0).ends
+    assert ends(a_grow(ResizePhase.ASSIGN).sets[0]) == range(4)
+
+
+@pytest.mark.parametrize("phase", [ResizePhase.DRAIN, ResizePhase.CONFIRM])
+def test_clients_are_needed_only_of_groups_that_seem_to_have_drained(phase):
+    needs = needs_of(a_shrink(phase), 0)
+    assert needs.clients
+    assert needs.drained
+    assert not needs_of(a_grow(ResizePhase.ASSIGN), 0).drained
+
+
+DAY_MS = 24 * 3_600_000
+
+
+def entered(phase, **values):
+    return structs.replace(went(a_resize(), phase), **values)
+
+
+def limit_of(phase):
+    waits = ResizeWaits()
+    return {ResizePhase.SEED: waits.seed_ms, ResizePhase.QUIESCE: waits.quiesce_ms, ResizePhase.DRAIN: waits.drain_ms}[
+        phase
+    ]
+
+
+@pytest.mark.parametrize("phase", [ResizePhase.SEED, ResizePhase.QUIESCE, ResizePhase.DRAIN])
+def test_phase_is_overdue_ten_minutes_after_its_waits(phase):
+    limit_ms = limit_of(phase)
+    resize = entered(phase, waited_ms=limit_ms)
+    last_ms = resize.phase_since_unix_ms + limit_ms + GRACE_MS
+    assert not is_overdue(resize, last_ms)
+    assert is_overdue(resize, last_ms + 1)
+
+
+def test_chosen_waits_count_and_not_the_usual_ones():
+    resize = entered(ResizePhase.DRAIN, waits=ResizeWaits(drain_ms=DAY_MS), waited_ms=DAY_MS)
+    assert not is_overdue(resize, resize.phase_since_unix_ms + DAY_MS + GRACE_MS)
+    assert is_overdue(resize, resize.phase_since_unix_ms + DAY_MS + GRACE_MS + 1)
+
+
+def test_phase_is_overdue_after_ten_minutes_without_answers_however_long_it_may_last():
+    resize = entered(ResizePhase.LATE, waited_ms=DAY_MS)
+    assert not is_overdue(resize, resize.phase_since_unix_ms + DAY_MS + GRACE_MS)
+    assert is_overdue(resize, resize.phase_since_unix_ms + DAY_MS + GRACE_MS + 1)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [ResizePhase.PLANNED, ResizePhase.BLOCKED, ResizePhase.CONFLICT, ResizePhase.DONE, ResizePhase.ABORTED],
+)
+def test_resize_that_waits_for_its_turn_or_an_operator_is_not_overdue(phase):
+    assert not is_overdue(entered(phase), CREATED_UNIX_MS + 30 * DAY_MS)
+
+
+def ordered(*phases):
+    return went(a_resize(kind=ResizeKind.ORDERED), ResizePhase.PRECHECK, *phases)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        (),
+        (ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.DRAIN),
+        (ResizePhase.QUIESCE, ResizePhase.BLOCKED),
+        (ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM, ResizePhase.RESIZE, ResizePhase.UNPAUSE),
+        (ResizePhase.QUIESCE, ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.CONFLICT),
+        (ResizePhase.QUIESCE, ResizePhase.ROLLBACK),
+    ],
+)
+def test_ordered_topic_is_without_writes_from_the_pause_until_they_are_given_back(later):
+    assert writes_paused_since(ordered(ResizePhase.PAUSE, *later)) == CREATED_UNIX_MS + 2 * 60_000
+
+
+def test_pause_that_begins_anew_with_another_master_counts_from_the_first_one():
+    resize = ordered(ResizePhase.PAUSE, ResizePhase.QUIESCE, ResizePhase.PAUSE)
+    assert writes_paused_since(resize) == CREATED_UNIX_MS + 2 * 60_000
+
+
+@pytest.mark.parametrize(
+    "resize",
+    [
+        ordered(),
+        ordered(ResizePhase.PAUSE, ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.VERIFY),
+        ordered(ResizePhase.PAUSE, ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.QUIESCE, ResizePhase.BLOCKED),
+        ordered(ResizePhase.PAUSE, ResizePhase.ROLLBACK, ResizePhase.ABORTED),
+        went(a_resize(), ResizePhase.PRECHECK, ResizePhase.WRITE_DOWN, ResizePhase.QUIESCE),
+    ],
+)
+def test_topic_has_writes_before_the_pause_after_its_end_and_in_any_other_resize(resize):
+    assert writes_paused_since(resize) is None
