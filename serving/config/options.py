@@ -6,7 +6,8 @@ gets None and refuses it.
 """
 
 import re
-from typing import ClassVar, Final
+from dataclasses import field
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +26,10 @@ TEXT_CHARS_MAX: Final = 4096
 MASK: Final = "******"
 
 OptionValue = bool | int | str
+Value = TypeVar("Value", bound=OptionValue)
+
+#: Where the field of a configuration has its option, in its metadata.
+OPTION: Final = "option"
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 #: UTF-8 that Java reads as Latin-1 has C1 controls, so those are no reason to refuse a value.
@@ -239,7 +244,7 @@ KEEPS_OUT: Final = Closed("it can lock out all peers, or exhaust the memory")
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One option: its names and its rules; it annotates the field that holds its value and default."""
+    """One option: its names and its rules; `option` makes the field that holds its value and default."""
 
     #: The property as files and requests 318 and 319 spell it.
     key: str
@@ -288,9 +293,29 @@ class Option(msgspec.Struct, frozen=True):
         return MASK if self.is_secret and value else value
 
 
-def unused(key: str, kind: Kind, explanation: str) -> Option:
-    """Return an option with an effect in the Java server only, which a request may give any value."""
-    return Option(key, kind, explanation, ANY_VALUE, has_effect=False)
+def described(default: Value, option: Option) -> Value:
+    """Return the field of a configuration that holds the value of an option; a secret is not in its `repr`."""
+    return field(default=default, repr=not option.is_secret, metadata={OPTION: option})
+
+
+def option(
+    default: Value,
+    key: str,
+    kind: Kind,
+    explanation: str,
+    by_request: ByRequest,
+    *,
+    also: tuple[str, ...] = (),
+    has_effect: bool = True,
+    at_once: bool = False,
+) -> Value:
+    """Hold an option of one server and its value: `port: int = option(9876, "listenPort", ...)`."""
+    return described(default, Option(key, kind, explanation, by_request, also, has_effect, at_once))
+
+
+def unused(default: Value, key: str, kind: Kind, explanation: str) -> Value:
+    """Return the field of an option with an effect in the Java server only, which a request may give any value."""
+    return option(default, key, kind, explanation, ANY_VALUE, has_effect=False)
 
 
 def is_one_line(text: str) -> bool:
