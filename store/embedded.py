@@ -20,9 +20,7 @@ from controller.sets.stored_set import StoredSet
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from serving.durable_file import DurableFileError
-from store.document_table import DocumentTable, create_documents
 from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
-from store.entry_table import EntryTable, count_changes, create_entries, entry_text
 from store.high_water import (
     DamagedMark,
     FileWatch,
@@ -42,6 +40,7 @@ from store.store import (
     VersionedEntry,
     check_document,
 )
+from store.tables import DocumentTable, EntryTable, count_changes, create_documents, create_entries, entry_text
 
 FILE_NAME: Final = "controller.db"
 #: Takes the number of the last commit.

@@ -309,7 +309,7 @@ def option(
     has_effect: bool = True,
     at_once: bool = False,
 ) -> Value:
-    """Hold an option of one server and its value: `port: int = option(9876, "listenPort", ...)`."""
+    """Hold an option of one server with its value, as the default of a field of its configuration."""
     return described(default, Option(key, kind, explanation, by_request, also, has_effect, at_once))
 
 

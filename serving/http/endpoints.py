@@ -122,3 +122,10 @@ LIMIT: Final = Parameter(
 )
 #: What a path takes whose answer is a list in pages.
 PAGED: Final = (LIMIT, Parameter("cursor", "The nextCursor of the page before."))
+
+
+ANSWER_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}

@@ -26,10 +26,9 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
-from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.connections import CONNECTIONS, HttpConnections, cancelled_with_client
 from serving.http.denials import begin_try, record_denial
-from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body

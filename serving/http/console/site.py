@@ -15,12 +15,10 @@ from remoting.background_tasks import all_results, start_task
 from remoting.clock import Clock
 from remoting.protocol.addresses import is_loopback, named_addresses
 from serving import __version__
-from serving.config.console_options import READER_PROPERTY
-from serving.config.console_peers import console_peers
+from serving.config.console_options import READER_PROPERTY, console_peers
 from serving.config.server_config import ServerConfig
 from serving.http import same_site
 from serving.http.admin_access import PROPERTY, AdminDenied, AdminToken, HttpTokens
-from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.console import shapes
 from serving.http.console.live import LiveChanges, LiveStream
 from serving.http.console.peers import NumberedPeer, kind_of, peer_table
@@ -28,7 +26,7 @@ from serving.http.console.relay import BadPeerAnswer, PeerRelay
 from serving.http.console.sessions import SESSION_MS, ConsoleSession, ConsoleSessions
 from serving.http.console.static_files import ConsoleFiles, StaticFile, load_files
 from serving.http.denials import begin_try, record_denial
-from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.request_bodies import read_body
 from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
