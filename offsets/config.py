@@ -200,7 +200,6 @@ class OffsetManagerConfig(ServerConfig):
 
 
 def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
-    """Yield what does not go together."""
     if not config.http_admin_token_file:
         if config.client_token_file:
             yield "http_admin_token_file", "set as well, because clientTokenFile is: operators have their own token"

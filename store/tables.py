@@ -30,12 +30,10 @@ _NOTHING: Final = _encode(StoredSet()).decode()
 
 
 def entry_text(entry: StoredSet) -> str:
-    """Return an entry as it is stored."""
     return _encode(entry).decode()
 
 
 def create_entries(connection: sqlite3.Connection) -> None:
-    """Make what is not there yet."""
     connection.execute(_SCHEMA)
     connection.execute("CREATE TABLE IF NOT EXISTS removed (revisions INTEGER NOT NULL)")
     if connection.execute("SELECT count(*) FROM removed").fetchone() == (0,):
@@ -57,8 +55,6 @@ def add_changes(connection: sqlite3.Connection, number: int) -> None:
 
 
 class EntryTable:
-    """The entries in one file."""
-
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
@@ -133,13 +129,10 @@ CREATE TABLE IF NOT EXISTS documents (
 
 
 def create_documents(connection: sqlite3.Connection) -> None:
-    """Make the table if it is not there yet."""
     connection.execute(_DOCUMENTS)
 
 
 class DocumentTable:
-    """The documents in one file."""
-
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
@@ -151,7 +144,6 @@ class DocumentTable:
         return {row[0]: self._versioned(kind, *row) for row in rows}
 
     def read(self, kind: DocumentKind, name: str) -> VersionedDocument:
-        """Return one document."""
         query = "SELECT name, value, revision, digest FROM documents WHERE kind = ? AND name = ?"
         row = self._connection.execute(query, (kind, name)).fetchone()
         return VersionedDocument() if row is None else self._versioned(kind, *row)

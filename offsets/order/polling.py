@@ -214,7 +214,6 @@ class HolderPolling:
         return False
 
     def forget(self, members: Iterable[Member]) -> None:
-        """Forget clients."""
         for member in members:
             self._compare(self.holders.forget(member))
 

@@ -186,8 +186,6 @@ class _Taken(NamedTuple):
 
 @dataclass(slots=True)
 class _Replica:
-    """What is known of one slave."""
-
     trail: Trail = field(default_factory=Trail)
     readings: deque[ReplicaReading] = field(default_factory=deque)
     first_ms: int = 0
@@ -199,8 +197,6 @@ class _Replica:
 
 @dataclass(slots=True)
 class _Set:
-    """What is known of one set."""
-
     name: SetName
     due_ms: int
     trail: Trail = field(default_factory=Trail)
@@ -330,7 +326,6 @@ class Readings:
         return [self._status(name, masters.get(name)) for name in names]
 
     def measures(self) -> Iterator[Measure]:
-        """Yield the gauges."""
         statuses = self.statuses()
         yield Measure(SETS_READ, sum(status.fresh for status in statuses))
         yield Measure(SETS_STALE, sum(not status.fresh for status in statuses if status.master is not None))
@@ -341,7 +336,6 @@ class Readings:
     # What runs
 
     async def run(self) -> None:
-        """Read for ever."""
         async with BackgroundTasks(self._report) as tasks:
             tasks.keep_running(self._files.run, "reading_files")
             tasks.keep_running(self._ask_kinds, "group_kinds")
@@ -371,7 +365,6 @@ class Readings:
         self._is_loaded = True
 
     async def close(self) -> None:
-        """Write what waits."""
         await self._files.flush()
 
     def _begin(self, tasks: BackgroundTasks) -> None:

@@ -37,8 +37,6 @@ class ReportedMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedReplica:
-    """One broker of a set."""
-
     broker_id: int
     address: str
     is_alive: bool
@@ -73,14 +71,11 @@ class ReportedBrokerSet:
 
     @property
     def has_living_master(self) -> bool:
-        """Whether the master lives."""
         return any(each.broker_id == self.master_broker_id for each in self.alive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectedMaster:
-    """The master after an election."""
-
     broker_id: int
     address: str
     master_epoch: int
@@ -167,8 +162,6 @@ def _read_elected(answer: RemotingCommand) -> ElectedMaster:
 
 
 class ElectionAnswer(NamedTuple):
-    """The answer to an election."""
-
     header: MasterHeader
     #: By broker id; None if the answer has none.
     addresses: Mapping[int, str] | None

@@ -25,8 +25,6 @@ from remoting.protocol.shapes.route import MASTER_ID, BrokerData, QueueData, Top
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedQueues:
-    """The queues of a topic on one broker set."""
-
     read_queue_nums: int
     write_queue_nums: int
     #: Bits PERM_READ, PERM_WRITE and PERM_INHERIT, already without what the broker's own permission forbids.

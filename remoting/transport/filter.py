@@ -116,7 +116,6 @@ class ConnectionFilter:
 
     @property
     def partial_bytes(self) -> int:
-        """How many bytes wait for more of them."""
         if self._preamble is not None:
             return self._preamble.partial_bytes
         return self._tls.partial_bytes if self._tls is not None else 0

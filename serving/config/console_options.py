@@ -38,7 +38,6 @@ class ConsolePeerList(Text, frozen=True):
     )
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         value = super().value_of(text)
         return value if value is not None and console_peers(value) is not None else None
 

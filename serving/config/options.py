@@ -49,11 +49,9 @@ class Whole(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return f"a whole number from {self.least} to {self.most}"
 
     def value_of(self, text: str) -> int | None:
-        """Return the value of a text, None if it is not allowed."""
         digits = text.strip()
         if not _WHOLE.fullmatch(digits):
             return None
@@ -68,7 +66,6 @@ class Flag(msgspec.Struct, frozen=True):
     allowed: ClassVar[str] = "true or false"
 
     def value_of(self, text: str) -> bool | None:
-        """Return the value of a text, None if it is not allowed."""
         return {"true": True, "false": False}.get(text.strip().lower())
 
 
@@ -82,11 +79,9 @@ class AlwaysFalse(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return f"false ({self.why})"
 
     def value_of(self, text: str) -> bool | None:
-        """Return the value of a text, None if it is not allowed."""
         return False if Flag().value_of(text) is False else None
 
 
@@ -97,16 +92,13 @@ class Only(msgspec.Struct, frozen=True):
 
     @property
     def placeholder(self) -> str:
-        """Placeholder of the value in `--help`."""
         return self.allowed
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return text_of(self.value)
 
     def value_of(self, text: str) -> bool | None:
-        """Return the value of a text, None if it is not allowed."""
         return self.value if Flag().value_of(text) is self.value else None
 
 
@@ -117,16 +109,13 @@ class OneOf(msgspec.Struct, frozen=True):
 
     @property
     def placeholder(self) -> str:
-        """Placeholder of the value in `--help`."""
         return "|".join(self.words)
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return " or ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         wanted = text.strip().lower()
         return next((word for word in self.words if word.lower() == wanted), None)
 
@@ -140,12 +129,10 @@ class Text(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         what = "text" if self.may_be_blank else "text that is not blank,"
         return f"{what} of at most {TEXT_CHARS_MAX} characters without control characters"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         value = text.strip()
         return value if is_one_line(value) and (value or self.may_be_blank) else None
 
@@ -157,11 +144,9 @@ class FilePath(Text, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return f"a path on this machine, no URI, of at most {TEXT_CHARS_MAX} characters"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         return None if "://" in text else super().value_of(text)
 
 
@@ -172,7 +157,6 @@ class Secret(msgspec.Struct, frozen=True):
     allowed: ClassVar[str] = f"at most {TEXT_CHARS_MAX} characters"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         return text if len(text) <= TEXT_CHARS_MAX else None
 
 
@@ -183,7 +167,6 @@ class AddressList(msgspec.Struct, frozen=True):
     allowed: ClassVar[str] = "addresses as host:port, separated by ';'"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         addresses = [part for each in text.split(";") if (part := each.strip())]
         value = ";".join(addresses)
         return value if all(map(_is_address, addresses)) and is_one_line(value) else None
@@ -199,7 +182,6 @@ class NamedAddressList(msgspec.Struct, frozen=True):
     )
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         value = ";".join(part for each in text.split(";") if (part := each.strip()))
         return value if is_one_line(value) and named_addresses(value) is not None else None
 

@@ -131,7 +131,6 @@ class SecurityConfig(ConsoleConfig):
 
 
 def tls_settings_of(config: SecurityConfig) -> TlsSettings:
-    """Return the settings of TLS in the configuration."""
     return TlsSettings(
         mode=config.tls_server_mode,
         test_mode=config.tls_test_mode_enable,

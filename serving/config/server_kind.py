@@ -19,8 +19,6 @@ SECRET_WORDS: Final = ("accesskey", "authenticationuser", "credential", "pass", 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerKind(Generic[Config]):
-    """One kind of server."""
-
     #: What people call it: `NameServer`.
     name: str
     #: Its command, which is also its name in HTTP headers.

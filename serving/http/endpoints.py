@@ -98,7 +98,6 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def all_refusals(self) -> tuple[int, ...]:
-        """Statuses of all refusals, in their order."""
         admin = (400, 401, 403) if self.changes else ()
         body = (408, 413, 415, 422) if self.body else ()
         busy = (429,) if self.concurrent_max else ()

@@ -53,8 +53,6 @@ class HistoryReader:
 
 
 class _HistoryProcess:
-    """One process that reads."""
-
     def __init__(self) -> None:
         self._program: subprocess.Popen[bytes] | None = None
         self._is_given_up = False
@@ -75,7 +73,6 @@ class _HistoryProcess:
                 raise
 
     def give_up(self) -> None:
-        """Kill it if it still runs."""
         self._is_given_up = True
         if self._program is not None:
             self._program.kill()

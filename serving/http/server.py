@@ -70,15 +70,12 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
-    """A listener that was started."""
-
     def __init__(self, runner: web.AppRunner, listener: asyncio.Server) -> None:
         self._runner = runner
         self._listener = listener
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

@@ -105,7 +105,6 @@ class SigningLog(SigningObserver):
         self._logged: dict[str, None] = {}
 
     def denied(self, denial: Denial) -> None:
-        """Log a request that a broker denied."""
         self._logs.write(
             BROKER_REQUEST_DENIED,
             addr=denial.address,

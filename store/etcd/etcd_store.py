@@ -219,7 +219,6 @@ class EtcdStore:
         return entries
 
     async def read(self, broker_name: str) -> VersionedEntry:
-        """Return one entry."""
         call = calls.read(self._keys.broker_set(broker_name))
         try:
             kv = await self._calls.run("read", lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms))
@@ -249,7 +248,6 @@ class EtcdStore:
         return await self._document_calls.run("load_documents", lambda _: self._load_documents(kind))
 
     async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
-        """Return one document."""
         check_document(kind, name, None)
         call = calls.read(self._keys.document(kind, name))
         kv = await self._document_calls.run(

@@ -114,7 +114,6 @@ class PeerWatch:
         self._task = start_task(self._follow())
 
     async def close(self) -> None:
-        """End it."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -281,7 +280,6 @@ class LiveStream:
         self._awake.set()
 
     def end(self) -> None:
-        """End in order."""
         self._is_ending = True
         self._awake.set()
 
@@ -307,7 +305,6 @@ class LiveStream:
             return False
 
     def close(self, *, is_stalled: bool) -> None:  # noqa: ARG002  # of EventStream; a stalled page just ends
-        """Forget the page."""
         self._live.ended(self)
 
     def _event(self, name: str, *, is_current: bool) -> bytes:

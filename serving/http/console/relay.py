@@ -101,7 +101,6 @@ class PeerRelay:
         self._streams = _Places(STREAMS_MAX, "streams")
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -77,8 +77,6 @@ class SignInNeeded(HttpRefused):
 
 
 class ConsoleParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a console is made of."""
-
     #: The command of the server: `rmq-namesrv`.
     program: str
     config: ServerConfig
@@ -138,11 +136,9 @@ class Console:
         self._cookie = f"rmq-console-{self._kind}-{config.http_port}"
 
     async def end_pages(self, _: web.Application) -> None:
-        """End the streams of open pages."""
         self._live.end_pages()
 
     async def close(self, _: web.Application) -> None:
-        """Close connections to other servers."""
         await self._live.close()
         await self._relay.close()
 
@@ -251,7 +247,6 @@ class Console:
         return response
 
     async def sign_out(self, request: web.Request) -> web.StreamResponse:
-        """End the session, if there is one."""
         self._close_session(request)
         response = _json(self._view(request, None))
         response.del_cookie(self._cookie, path="/", httponly=True, samesite="Strict")
