@@ -32,8 +32,7 @@ from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.endpoints import EVENT_STREAM_TYPE, TEXT_TYPE, Parameter
-from serving.http.history_reader import HistoryReader
-from serving.http.history_views import PastLifeViews, PastRouteViews
+from serving.http.history_views import HistoryReader, PastLifeViews, PastRouteViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
 from serving.http.paths import delete, get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving

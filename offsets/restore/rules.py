@@ -22,8 +22,6 @@ RESTORED_MAX: Final = 10_000
 
 
 class Status(enum.StrEnum):
-    """What becomes, or became, of one queue of a group."""
-
     #: The broker shows the offset, or what its group has consumed since.
     DONE = "done"
     #: It is to be written, or would be.
@@ -37,8 +35,6 @@ class Status(enum.StrEnum):
 
 
 class Options(NamedTuple):
-    """What an operator allows."""
-
     #: Offsets may go back: messages are read again.
     allow_back: bool = False
     #: Offsets may go forward without proof that no message is skipped that nobody has read.
@@ -50,8 +46,6 @@ class Options(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An offset that a queue of a group is to have."""
-
     key: QueueKey
     #: None: there was none, which no request brings back.
     offset: int | None
@@ -62,8 +56,6 @@ class Wanted(NamedTuple):
 
 
 class QueueNow(NamedTuple):
-    """What the master shows of a queue of a group."""
-
     #: None: no offset.
     shown: int | None
     #: None: the broker does not have the queue, or does not show its ends.
@@ -94,12 +86,10 @@ class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> QueueKey:
-        """Whose it is."""
         return QueueKey(self.group, self.topic, self.queue_id)
 
     @property
     def set_name(self) -> SetName:
-        """At which set."""
         return SetName(self.cluster, self.broker_name)
 
     @property
@@ -114,8 +104,6 @@ class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Planned(NamedTuple):
-    """What is done with one queue."""
-
     status: Status
     new: int | None
     why: str = ""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.route_views import cluster_view, route_view, topics_view
+from remoting.admin.routes import cluster_view, route_view, topics_view
 from remoting.protocol.addresses import is_address
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData, TopicRouteData

@@ -12,7 +12,7 @@ from rendered_chart import (
     render,
 )
 
-from serving.config.console_peers import console_peers
+from serving.config.console_options import console_peers
 from serving.http.console.peers import peer_table
 
 NAMESPACES = {"kubernetes.io/metadata.name": "ingress-nginx"}

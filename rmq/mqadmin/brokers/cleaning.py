@@ -3,7 +3,7 @@
 from typing import Final
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.broker_views import clean_expired_queues, clean_unused_topics, delete_expired_commit_logs
+from remoting.admin.brokers import clean_expired_queues, clean_unused_topics, delete_expired_commit_logs
 from rmq.failures import WrongUse
 from rmq.mqadmin.admin import Admin, MqadminCommand, members_in
 from rmq.mqadmin.java.command_line import CommandLine

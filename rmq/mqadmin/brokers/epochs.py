@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from remoting.admin.broker_views import epochs_view
+from remoting.admin.brokers import epochs_view
 from rmq.mqadmin.admin import Admin, MqadminCommand, members_in
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from remoting.admin.broker_views import ha_view
+from remoting.admin.brokers import ha_view
 from remoting.protocol.shapes.broker_views import HaClientView, HaStatusView
 from rmq.mqadmin.admin import Admin, MqadminCommand
 from rmq.mqadmin.java.command_line import CommandLine

@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-from remoting.admin.controller_views import election
-from remoting.admin.controllers import clean_broker_data
+from remoting.admin.controllers import clean_broker_data, election
 from rmq.failures import WrongUse
 from rmq.mqadmin.admin import Admin, MqadminCommand, long_integer
 from rmq.mqadmin.controller.leader import leader_of

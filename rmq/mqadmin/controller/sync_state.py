@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import UNSET
 
-from remoting.admin.controller_views import sync_state_view
+from remoting.admin.controllers import sync_state_view
 from remoting.protocol.shapes.controller import InSyncReplica, ReplicasInfo
 from rmq.mqadmin.admin import Admin, MqadminCommand, set_names
 from rmq.mqadmin.controller.leader import leader_of

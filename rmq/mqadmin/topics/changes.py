@@ -3,8 +3,7 @@
 from typing import Final
 
 from remoting.admin.name_servers import delete_topic_route
-from remoting.admin.route_views import cluster_view
-from remoting.admin.routes import order_conf, put_order_conf
+from remoting.admin.routes import cluster_view, order_conf, put_order_conf
 from remoting.admin.topics import TopicDefinition, delete_topic
 from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
 from rmq.failures import UnknownName, WrongUse

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from remoting.admin.broker_views import broker_stats
+from remoting.admin.brokers import broker_stats
 from remoting.protocol.shapes.broker_views import BrokerStatsView
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.failures import CommandFailed

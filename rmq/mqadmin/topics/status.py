@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from remoting.admin.broker_views import topic_stats_view
+from remoting.admin.brokers import topic_stats_view
 from remoting.admin.message_queues import by_queue
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in

@@ -1,6 +1,7 @@
-"""The table of broker sets in the file of the embedded store, and the count of all its changes; blocks.
+"""The tables of broker sets and of documents in the file of the embedded store, and the count of all changes; blocks.
 
-Each change of an entry counts its revision up. The table `removed` adds up the changes that no entry counts.
+Each change of an entry counts its revision up. The table `removed` adds up the changes that no entry counts: those of
+documents too, so that to releases without documents, which leave their table alone, the file is whole.
 """
 
 import sqlite3
@@ -11,6 +12,7 @@ from typing import Final
 import msgspec
 
 from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
+from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument, fault_of_value
 from store.store import StoreError, VersionedEntry
 
 _SCHEMA: Final = """
@@ -28,12 +30,10 @@ _NOTHING: Final = _encode(StoredSet()).decode()
 
 
 def entry_text(entry: StoredSet) -> str:
-    """Return an entry as it is stored."""
     return _encode(entry).decode()
 
 
 def create_entries(connection: sqlite3.Connection) -> None:
-    """Make what is not there yet."""
     connection.execute(_SCHEMA)
     connection.execute("CREATE TABLE IF NOT EXISTS removed (revisions INTEGER NOT NULL)")
     if connection.execute("SELECT count(*) FROM removed").fetchone() == (0,):
@@ -55,8 +55,6 @@ def add_changes(connection: sqlite3.Connection, number: int) -> None:
 
 
 class EntryTable:
-    """The entries in one file."""
-
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
@@ -116,3 +114,79 @@ class EntryTable:
 
 def _digest(broker_name: str, text: str, revision: int) -> int:
     return zlib.crc32(f"{broker_name}\0{revision}\0{text}".encode(errors="surrogatepass"))
+
+
+_DOCUMENTS: Final = """
+CREATE TABLE IF NOT EXISTS documents (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    digest INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+)
+"""
+
+
+def create_documents(connection: sqlite3.Connection) -> None:
+    connection.execute(_DOCUMENTS)
+
+
+class DocumentTable:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def page(self, kind: DocumentKind, first: str) -> dict[str, VersionedDocument]:
+        """Return DOCUMENT_PAGE documents of a kind at most: those from a name on, in their order."""
+        query = "SELECT name, value, revision, digest FROM documents WHERE kind = ? AND name >= ? ORDER BY name LIMIT ?"
+        rows = self._connection.execute(query, (kind, first, DOCUMENT_PAGE)).fetchall()
+        return {row[0]: self._versioned(kind, *row) for row in rows}
+
+    def read(self, kind: DocumentKind, name: str) -> VersionedDocument:
+        query = "SELECT name, value, revision, digest FROM documents WHERE kind = ? AND name = ?"
+        row = self._connection.execute(query, (kind, name)).fetchone()
+        return VersionedDocument() if row is None else self._versioned(kind, *row)
+
+    def put(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> bool:
+        """Write a document if it is at this revision, and return whether it was; None removes it."""
+        run = self._connection.execute
+        if value is None:
+            is_done = self._remove(kind, name, revision)
+        elif revision == 0:
+            new = (kind, name, value, _document_digest(kind, name, value, 1))
+            is_done = bool(run("INSERT OR IGNORE INTO documents VALUES (?, ?, 1, ?, ?)", new).rowcount)
+        else:
+            digest = _document_digest(kind, name, value, revision + 1)
+            done = run(
+                "UPDATE documents SET value = ?, digest = ?, revision = revision + 1 "
+                "WHERE kind = ? AND name = ? AND revision = ?",
+                (value, digest, kind, name, revision),
+            )
+            is_done = bool(done.rowcount)
+        if is_done:
+            add_changes(self._connection, 1)
+        return is_done
+
+    def _remove(self, kind: DocumentKind, name: str, revision: int) -> bool:
+        if revision == 0:
+            return self.read(kind, name).revision == 0
+        removed = self._connection.execute(
+            "DELETE FROM documents WHERE kind = ? AND name = ? AND revision = ?", (kind, name, revision)
+        )
+        return bool(removed.rowcount)
+
+    def _versioned(self, kind: DocumentKind, name: str, value: object, revision: int, digest: int) -> VersionedDocument:
+        if not isinstance(value, bytes) or digest != _document_digest(kind, name, value, revision):
+            fault = "it is damaged"
+        elif not (fault := fault_of_value(value)):
+            return VersionedDocument(value, revision)
+        problem = (
+            f"{self._path}: the {kind} {name} cannot be read: {fault}; restore the folder from a backup, or stop the "
+            "controller and delete the row from the table documents"
+        )
+        return VersionedDocument(b"", revision, problem)
+
+
+def _document_digest(kind: DocumentKind, name: str, value: bytes, revision: int) -> int:
+    return zlib.crc32(value, zlib.crc32(f"{kind}\0{name}\0{revision}\0".encode()))
