@@ -1,14 +1,21 @@
-"""What a running consumer reports, as `ConsumerRunningInfo.formatString` writes it. Pure."""
+"""consumerStatus: what the consumers of a group do; of each one a file is written, as mqadmin writes it."""
 
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
+from remoting.admin.group_views import running_view
 from remoting.admin.message_queues import by_queue
+from remoting.clock import SystemClock
 from remoting.protocol.shapes.group_views import RunningConsumerView, RunningQueueView
+from rmq.failures import CommandFailed
+from rmq.mqadmin.admin import RETRY, Admin, addresses_in, command
 from rmq.mqadmin.java.hash_order import concurrent_order
-from rmq.mqadmin.java.texts import java_format
+from rmq.mqadmin.java.options import CommandLine, switch, value
+from rmq.mqadmin.java.texts import java_format, version_text
+from rmq.mqadmin.progress import consumers_of
 
 _START: Final = "PROP_CONSUMER_START_TIMESTAMP"
 _UNIX_MS: Final = re.compile(r"\d{1,18}", re.ASCII)
@@ -18,6 +25,75 @@ _PUSH: Final = "CONSUME_PASSIVELY"
 #: A consumer that has run so long has its subscriptions.
 _SETTLED_MS: Final = 2 * 60 * 1000
 _BLOCKED_MS: Final = 60 * 1000
+
+
+@command(
+    "consumerStatus",
+    value("g", "consumerGroup", "consumer group name", required=True),
+    value("i", "clientId", "The consumer's client id"),
+    value("b", "brokerAddr", "broker address"),
+    switch("s", "jstack", "Run jstack command in the consumer progress"),
+)
+async def _consumer_status(admin: Admin, line: CommandLine) -> None:
+    group, with_stacks = line.needed("g"), line.has("s")
+    consumers = await consumers_of(admin, group, line.text("b"))
+    client_id = line.text("i")
+    if client_id is not None:
+        admin.write(running_text(await _running(admin, group, client_id, with_stacks=with_stacks)))
+        return
+    admin.print_heads("%-10s %-40s %-20s %s%n", "#Index|#ClientId|#Version|#ConsumerRunningInfoFile")
+    unix_ms = SystemClock().unix_ms()
+    found: dict[str, RunningConsumerView] = {}
+    files: dict[str, str] = {}
+    for client in consumers.connection_set:
+        name = client.client_id or ""
+        try:
+            found[name] = await _running(admin, group, name, with_stacks=with_stacks)
+            file = _written(found[name], _file_name(name, files), unix_ms)
+        except CommandFailed as failure:
+            admin.note_failure(failure)
+            continue
+        admin.printf("%-10d %-40s %-20s %s%n", len(found), name, version_text(client.version), file)
+    if found:
+        _print_summary(admin, found, unix_ms)
+
+
+async def _running(admin: Admin, group: str, client_id: str, *, with_stacks: bool) -> RunningConsumerView:
+    brokers = (await admin.route(f"{RETRY}{group}")).broker_datas
+    address = next(iter(addresses_in(brokers)), "")
+    return await admin.call(address, running_view(group, client_id, with_stacks=with_stacks))
+
+
+def _file_name(client_id: str, files: dict[str, str]) -> str:
+    """Return the name of a client's file, and note it in `files`, client ids by name. A client chooses its own id."""
+    plain = client_id.replace("/", "_").replace("\x00", "_")
+    plain = plain if plain.strip(".") else "_"
+    name, number = plain, 1
+    while files.setdefault(name, client_id) != client_id:
+        number += 1
+        name = f"{plain}-{number}"
+    return name
+
+
+def _written(found: RunningConsumerView, name: str, unix_ms: int) -> str:
+    """Write the file of a consumer below the folder of now; raises CommandFailed."""
+    file = Path(str(unix_ms), name)
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(running_text(found))
+    except OSError as error:
+        raise CommandFailed(f"{file} cannot be written: {error.strerror or error}") from None
+    return str(file)
+
+
+def _print_summary(admin: Admin, found: dict[str, RunningConsumerView], unix_ms: int) -> None:
+    names = sorted(found)
+    if not have_same_subscriptions([found[name] for name in names], unix_ms):
+        admin.printf("%n%nWARN: Different subscription in the same group of consumer!!!")
+        return
+    admin.printf("%n%nSame subscription in the same group of consumer%n%nRebalance %s%n", "OK")
+    for name in names:
+        admin.write(stuck_queues_text(name, found[name], unix_ms))
 
 
 def running_text(found: RunningConsumerView) -> str:
