@@ -1,18 +1,20 @@
 """One run of a command: its site, its output, and whether changes are confirmed."""
 
 import asyncio
+import getpass
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 import msgspec
 
 from rmq.cli.options import WATCH_OPTION, ChangeCommand, given_options
-from rmq.cli.printed_output import CommandOutput, PrintedOutput, style_of
-from rmq.cli.run_settings import settings_in
+from rmq.cli.printed_output import PrintedOutput, style_of
+from rmq.cli.profiles import settings_in
 from rmq.failures import CommandFailed, ExitCode, PartlyDone, WrongUse
 from rmq.output.formats import rendered
 from rmq.output.printable import printable
@@ -21,9 +23,9 @@ from rmq.site.settings import SiteSettings
 from rmq.site.site import Site
 
 Arguments = ParamSpec("Arguments")
-
-
 SessionWork = Callable[["OperatorSession"], Coroutine[Any, Any, None]]
+#: What servers take of it.
+_CHARACTERS_MAX: Final = 255
 
 
 class NotConfirmed(CommandFailed):
@@ -35,7 +37,7 @@ class NotConfirmed(CommandFailed):
 class OperatorSession:
     """What a command works with."""
 
-    def __init__(self, site: Site, options: Mapping[str, str], output: CommandOutput) -> None:
+    def __init__(self, site: Site, options: Mapping[str, str], output: PrintedOutput) -> None:
         self.site = site
         self._options = options
         self._output = output
@@ -71,11 +73,11 @@ class OperatorSession:
 
     def changes_with_brokers(self) -> None:
         """State that the rows change only as brokers register or leave: --watch need not poll our NameServers."""
-        self._output.follow_brokers()
+        self._output.follows = ()
 
     def changes_with_routes(self, topics: Sequence[str]) -> None:
         """State that the rows change only with the routes of these topics."""
-        self._output.follow_routes(topics)
+        self._output.follows = topics
 
     async def change(self, stages: Sequence[Sequence[SiteChange]], question: str, refusals: Iterable[str] = ()) -> None:
         """Show what becomes of the changes, after the question is answered with yes; with --dry-run only check them.
@@ -141,7 +143,7 @@ async def _run(settings: SiteSettings, options: Mapping[str, str], output: Print
         await site.close()
 
 
-async def _read(site: Site, options: Mapping[str, str], output: CommandOutput, work: SessionWork) -> None:
+async def _read(site: Site, options: Mapping[str, str], output: PrintedOutput, work: SessionWork) -> None:
     """Do the work; a view of a site of which a server is silent is no whole one, and a note stands beside a change."""
     site.silent.clear()
     site.odd.clear()
@@ -163,9 +165,19 @@ async def _read(site: Site, options: Mapping[str, str], output: CommandOutput, w
 
 
 async def _watch(site: Site, options: Mapping[str, str], work: SessionWork) -> None:
-    from rmq.cli.watch_loop import watch  # noqa: PLC0415  # 15 ms, and most commands run once
+    from rmq.cli.watch import watch  # noqa: PLC0415  # 15 ms, and most commands run once
 
-    async def take(output: CommandOutput) -> None:
+    async def take(output: PrintedOutput) -> None:
         await _read(site, options, output, work)
 
     await watch(site.settings, style_of(options), take)
+
+
+def operator_name() -> str:
+    """Return the user and the host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under an id that has no name.
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"[:_CHARACTERS_MAX]

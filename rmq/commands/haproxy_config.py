@@ -11,10 +11,9 @@ import click
 from namesrv.core.role_addresses.documents import rules_of_toml
 from remoting.protocol.addresses import ip_of, is_address, split_address
 from rmq.failures import CommandFailed, WrongUse
-from rmq.haproxy_config.configuration import ProxyOptions, configuration
+from rmq.haproxy_config.configuration import ProxyOptions, configuration, reset_rules
 from rmq.haproxy_config.frontends import Frontends, NotConfigurable, frontends_of, frontends_of_services
 from rmq.haproxy_config.known_sets import known_sets
-from rmq.haproxy_config.reset_rules import reset_rules
 from serving.config.service_sets import ServiceSetsRefused, service_sets
 from serving.config.table_documents import TablesRefused
 

@@ -8,10 +8,9 @@ import msgspec
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
 from rmq.cli.options import BlankArgument, ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.failures import UnknownName
-from rmq.output.rows import RowKey
+from rmq.failures import UnknownName, unknown_sentence
+from rmq.output.formats import RowKey
 from rmq.site.changes import at_every_name_server
-from rmq.site.nearest import unknown_sentence
 from rmq.site.site import check_complete
 
 

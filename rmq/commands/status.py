@@ -14,7 +14,7 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import CommandFailed, PartlyDone, failure_of_all, first_of, sentence_of
-from rmq.output.rows import RowKey
+from rmq.output.formats import RowKey
 from rmq.site.brokers import BrokerPlace, away_sentence, merged, places, stored_away
 from rmq.site.site import Answered, Site, both, leader_in
 

@@ -16,9 +16,9 @@ from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.commands.live_names import broker_names, cluster_names, topic_names
-from rmq.commands.scaling.operations import resize_beside
-from rmq.commands.topic_views import check_has_route, definitions_at
+from rmq.commands.completion import broker_names, cluster_names, topic_names
+from rmq.commands.scaling import resize_beside
+from rmq.commands.topics import check_has_route, definitions_at
 from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all, is_cut_off
 from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, not_reached
 from rmq.site.changes import SiteChange, at_every_name_server

@@ -29,7 +29,7 @@ from rmq.mqadmin.admin import DLQ, RETRY, Admin, addresses_in, command, integer,
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, string_order
 from rmq.mqadmin.java.options import CommandLine, either, switch, value
 from rmq.mqadmin.java.texts import JsonValue, front, java_format, json_text, map_text, perm_text, pretty_json, time_text
-from rmq.site.queue_ids import queue_ids
+from rmq.site.brokers import queue_ids
 from rmq.site.site import at_once
 
 #: Below it a permission is valid: bits for reading, writing and inheriting.

@@ -7,9 +7,20 @@ from remoting.admin.controllers import ReportedBrokerSet
 from remoting.admin.routes import AwaySet, ClusterBrokers, RoutedBrokerSet
 from remoting.protocol.addresses import is_address
 from remoting.protocol.shapes.route import MASTER_ID
-from rmq.failures import NotReachable, NotShownNow, PartlyDone, UnknownName, WrongUse, first_of
-from rmq.output.rows import iso_time
-from rmq.site.nearest import unknown_sentence
+from rmq.failures import (
+    CommandFailed,
+    NotReachable,
+    NotShownNow,
+    PartlyDone,
+    UnknownName,
+    WrongUse,
+    first_of,
+    unknown_sentence,
+)
+from rmq.output.formats import iso_time
+
+#: Of a topic on one broker set; brokers set no limit, and each queue is a row or a request here.
+QUEUES_MAX: Final = 65_536
 
 
 class BrokerPlace(NamedTuple):
@@ -195,3 +206,10 @@ def _check_not_away(brokers: ClusterBrokers, broker_name: str) -> None:
 def _members(broker_set: RoutedBrokerSet) -> Iterator[BrokerPlace]:
     for broker_id, address in broker_set.addresses.items():
         yield BrokerPlace(broker_set.cluster, broker_set.broker_name, broker_id, address)
+
+
+def queue_ids(broker_name: str, queue_nums: int) -> range:
+    """Return the ids of a topic's queues on a broker set; raises CommandFailed for more than QUEUES_MAX."""
+    if queue_nums > QUEUES_MAX:
+        raise CommandFailed(f"{broker_name}: the topic is said to have {queue_nums} queues, more than {QUEUES_MAX}")
+    return range(queue_nums)

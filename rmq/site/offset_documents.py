@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from rmq.output.rows import RowKey, row_type
+from rmq.output.formats import RowKey, row_type
 from serving.shapes.offsets import KeptOperationView, LagView, RepairView, SetProblemView
 
 #: A restore reads brokers for 12 s, and writes for 18 s.

@@ -18,7 +18,7 @@ from peers.waiting import wait_until
 from rmq_brokers import SITE, TOPIC_CONFIG, UPDATE_TOPIC
 from rmq_runs import Rmq
 
-from rmq.cli.lazy_groups import Noun
+from rmq.cli.command_line import Noun
 from rmq.commands.table import COMMANDS
 from rmq.failures import ExitCode
 from rmq.site.settings import VARIABLES
@@ -343,7 +343,7 @@ def test_command_loads_nothing_that_only_others_need(rmq):
     )
 
     assert slow & set(ran.stdout.split()) == set()
-    assert "rmq.commands.topic" in ran.stdout
+    assert "rmq.commands.topics" in ran.stdout
 
 
 def test_document_names_every_command_and_variable():

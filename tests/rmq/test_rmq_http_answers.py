@@ -283,7 +283,7 @@ def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
 
 
 def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, monkeypatch):
-    monkeypatch.setattr("rmq.commands.scaling.topic_scale._AWAY_S", 0.0)
+    monkeypatch.setattr("rmq.commands.scaling._AWAY_S", 0.0)
     controller = peer(200, {"topic": "T"}, after=[(201, RESIZE), (503, FOLLOWS)])
     ran = run_here("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 

@@ -3,9 +3,8 @@
 import pytest
 
 from rmq.cli.profiles import profile_of
-from rmq.failures import UnknownName, WrongUse
+from rmq.failures import UnknownName, WrongUse, nearest_names, unknown_sentence
 from rmq.site.access import keys_in, signer_of, tls_context_of
-from rmq.site.nearest import nearest_names, unknown_sentence
 from rmq.site.settings import settings_of
 
 PROFILES = """

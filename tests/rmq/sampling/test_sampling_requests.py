@@ -5,8 +5,7 @@ import pytest
 from remoting.admin.groups import groups_of_topic
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, Refused
-from rmq.sampling.requests import ends_of, masters_of, members_of, progress_of
-from rmq.sampling.samples import GroupMembers, GroupProgress, Master
+from rmq.sampling.samples import GroupMembers, GroupProgress, Master, ends_of, masters_of, members_of, progress_of
 
 # Asked for a topic with 30 messages, of which a group of one had told 14; queues in the order they came.
 ROUTE = (

@@ -1,4 +1,4 @@
-"""`rmq scaling dry-run`: what policies would have done with recorded samples, for the report of the analyses."""
+"""What the scaling commands do."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from controller.scaling.resize.observation import GroupKind
 from history.landing import LANDING
 from history.times import unix_us
 from remoting.clock import SystemClock
-from rmq.cli.run_settings import settings_in
+from rmq.cli.profiles import settings_in
 from rmq.failures import CommandFailed, UnknownName, WrongUse
 from serving.config.table_documents import TablesRefused
 

@@ -1,26 +1,31 @@
-"""`rmq controller elect` and `rmq controller clean`, as mqadmin's electMaster and cleanBrokerMetadata send them."""
+"""`rmq controller`: who leads, broker sets, elections; `elect` and `clean` as mqadmin sends them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import ClassVar, Final, Literal
 
 import click
+import msgspec
 
 from remoting.admin.configuration import controller_config
 from remoting.admin.controllers import (
     ElectedMaster,
     ReportedBrokerSet,
+    ReportedMetadata,
     clean_broker_data,
     controller_metadata,
     elect_master,
 )
-from rmq.cli.options import ChangeCommand
+from rmq.cli.options import ChangeCommand, ListCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.commands.live_names import broker_names, cluster_names
-from rmq.failures import UnknownName, WrongUse
+from rmq.commands.completion import broker_names, cluster_names
+from rmq.failures import UnknownName, WrongUse, sentence_of, unknown_sentence
+from rmq.output.formats import RowKey
 from rmq.site.changes import SiteChange
-from rmq.site.nearest import unknown_sentence
-from rmq.site.site import Site
+from rmq.site.http_api import ApiRequest, call, controllers
+from rmq.site.site import Answered, Site, check_complete
 
+#: As many as a controller keeps.
+_ELECTIONS_MAX: Final = 1_000
 _UNCLEAN: Final = "enableElectUncleanMaster"
 _CLUSTER: Final = click.option(
     "--cluster",
@@ -28,6 +33,137 @@ _CLUSTER: Final = click.option(
     shell_complete=cluster_names,
     help="its cluster, where a Java controller leads and no NameServer knows the set",
 )
+
+
+class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One controller."""
+
+    row_key: ClassVar[RowKey] = ("address",)
+
+    address: str
+    role: Literal["leader", "follower", "failed"]
+    group: str | None = None
+    leader_id: str | None = None
+    leader_address: str | None = None
+    peers: str | None = None
+    reason: str | None = None
+
+
+class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One broker of a set, as the leading controller knows it."""
+
+    row_key: ClassVar[RowKey] = ("broker_name", "broker_id")
+
+    broker_name: str
+    master_epoch: int
+    sync_state_set_epoch: int
+    broker_id: int
+    broker_address: str
+    role: Literal["master", "slave"]
+    in_sync: bool
+    alive: bool
+
+
+@click.command("status", cls=ListCommand)
+@with_session
+async def show_controllers(session: OperatorSession) -> None:
+    """Show the controllers and who leads (request 1005)."""
+    answers = await session.site.peer_answers(session.site.controllers, controller_metadata())
+    session.show([_controller_row(each) for each in answers], ControllerRow)
+    check_complete(answers, "controllers")
+
+
+@click.command("sets", cls=ListCommand)
+@click.argument("brokers", nargs=-1, metavar="[BROKER]…", shell_complete=broker_names)
+@with_session
+async def list_sets(session: OperatorSession, brokers: Sequence[str]) -> None:
+    """List broker sets with masters and SyncStateSets, by the leading controller (request 1006).
+
+    Without names all that it has stored, away or not. A Java controller lists none: those that NameServers know.
+    """
+    site = session.site
+    leader = await site.leading_controller()
+    found = await site.named_sets(leader, brokers) if brokers else await site.stored_sets(leader)
+    if found is None:
+        found = await site.named_sets(leader, sorted((await site.cluster()).broker_sets))
+    unknown = [name for name in brokers if name not in found]
+    if found or not unknown:
+        session.show([row for name in sorted(found) for row in _replica_rows(name, found[name])], ReplicaRow)
+    if unknown:
+        raise UnknownName(unknown_sentence("broker set at this controller named", unknown[0], ()))
+
+
+def _controller_row(answer: Answered[ReportedMetadata]) -> ControllerRow:
+    if answer.error is not None:
+        return ControllerRow(address=answer.address, role="failed", reason=sentence_of(answer.error))
+    found = answer.result
+    return ControllerRow(
+        address=answer.address,
+        role="leader" if found.is_leader else "follower",
+        group=found.group,
+        leader_id=found.controller_leader_id,
+        leader_address=found.controller_leader_address,
+        peers=found.peers,
+    )
+
+
+def _replica_rows(name: str, found: ReportedBrokerSet) -> list[ReplicaRow]:
+    return [
+        ReplicaRow(
+            broker_name=name,
+            master_epoch=found.master_epoch,
+            sync_state_set_epoch=found.sync_state_set_epoch,
+            broker_id=each.broker_id,
+            broker_address=each.address,
+            role="master" if each.broker_id == found.master_broker_id else "slave",
+            in_sync=each.is_in_sync,
+            alive=each.is_alive,
+        )
+        for each in found.replicas
+    ]
+
+
+class ElectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One election, or several in a row that ended alike, as our controllers answer it by HTTP."""
+
+    row_key: ClassVar[RowKey] = ("unix_ms", "broker_name")
+
+    unix_ms: int
+    broker_name: str
+    result: str
+    old_master: int | None
+    new_master: int | None
+    master_epoch: int
+    times: int = 1
+    cause: str
+    reason: str
+    #: What to start, where there is no master; blank from older controllers.
+    advice: str = ""
+    #: Command that forces a master, and what it needs.
+    force: str = ""
+
+
+class ElectionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The last elections, the newest first."""
+
+    elections: list[ElectionRow]
+
+
+@click.command("elections", cls=ListCommand)
+@click.argument("broker", required=False, shell_complete=broker_names)
+@with_session
+async def list_elections(session: OperatorSession, broker: str | None) -> None:
+    """List the last elections of a broker set, or of all, the newest first (HTTP, our controllers).
+
+    Where nobody was elected, advice says what to start, and force what forces a master at the cost of messages.
+    """
+    parameters = {"limit": str(_ELECTIONS_MAX)} | ({"prefix": broker} if broker is not None else {})
+    settings = session.site.settings
+    page = await call(settings, controllers(settings), ApiRequest("/v1/elections", ElectionPage, parameters))
+    rows = [each for each in page.elections if broker in (None, each.broker_name)]
+    if broker is not None and not rows:
+        await stored_set(session.site, broker)
+    session.show(rows, ElectionRow)
 
 
 @click.command("elect", cls=ChangeCommand)
