@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Final
 
 import click
 import msgspec
@@ -22,7 +22,6 @@ from rmq.site.changes import ChangeRow, SiteChange, carry_out, check
 from rmq.site.settings import SiteSettings
 from rmq.site.site import Site
 
-Arguments = ParamSpec("Arguments")
 SessionWork = Callable[["OperatorSession"], Coroutine[Any, Any, None]]
 #: What servers take of it.
 _CHARACTERS_MAX: Final = 255
@@ -117,12 +116,10 @@ class OperatorSession:
             raise NotConfirmed("nothing was changed")
 
 
-def with_session(
-    function: Callable[Concatenate[OperatorSession, Arguments], Coroutine[Any, Any, None]],
-) -> Callable[Arguments, None]:
+def with_session(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Return a command that runs a coroutine with a session, and closes its connections at the end."""
 
-    def run(*args: Arguments.args, **named: Arguments.kwargs) -> None:
+    def run(*args: Any, **named: Any) -> None:
         context = click.get_current_context()
         options = given_options(context)
         output = PrintedOutput(style_of(options), is_change=isinstance(context.command, ChangeCommand))

@@ -1,6 +1,6 @@
 """`rmq offsets`: what the offset manager knows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import click
@@ -10,28 +10,31 @@ from msgspec.structs import asdict
 from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, operator_name, with_session
 from rmq.commands.completion import broker_names, cluster_names, group_names, topic_names
-from rmq.commands.offset_changes import WOULD_CHANGE, check_follows, follows_nobody, manager_answer, pages
 from rmq.failures import CommandFailed, NotReachable, PartlyDone, first_of
-from rmq.output.formats import RowKey, iso_time, rows_of
-from rmq.site.http_api import ApiRequest, HttpServers, call, offset_managers, path_of
-from rmq.site.offset_documents import HeldQueueRow, JumpPage, JumpRow, LagRow, OperationRow, SetPage, SetRow
+from rmq.output.formats import RowKey, iso_time, row_type, rows_of
+from rmq.site.http_api import ApiRequest, Document, HttpServers, call, offset_managers, path_of
 from serving.shapes.offsets import (
     GroupBody,
     HolderListing,
     KeptOperationListing,
+    KeptOperationView,
     LagListing,
+    LagView,
     ManagerView,
     OrderlyAnswer,
     OrderlyGroupListing,
     OrderlyGroupView,
     OverlapListing,
     OverlapView,
+    RepairedQueueView,
     RepairListing,
+    RepairQueues,
     RepairView,
     TopicGroupListing,
     TopicGroupView,
 )
 
+WOULD_CHANGE = "would change"
 _CAUSES = ("failover", "restart", "lost", "reset", "deleted")
 #: The manager reads brokers for 20 s at most.
 _LAG_TIMEOUT_S = 30.0
@@ -59,6 +62,169 @@ _WELL: frozenset[State] = frozenset({"leads", "follows", "fresh", "jumped"})
 #: Jumps that are looked at, and for how long they are told.
 _JUMPS = 1000
 _TOLD_MS = 24 * 3_600_000
+
+
+class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A replica of a broker set."""
+
+    address: str
+    #: None: not known yet.
+    copies: bool | None = None
+    problem: str = ""
+
+    def __str__(self) -> str:
+        """Return the replica as a word of a table."""
+        copies = "unknown" if self.copies is None else "copies" if self.copies else "copies-nothing"
+        return f"{self.address}={'not-read' if self.problem else copies}"
+
+
+class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a broker set is read."""
+
+    row_key: ClassVar[RowKey] = ("cluster", "broker_name")
+
+    cluster: str
+    broker_name: str
+    #: Blank: it has none at present.
+    master: str | None = None
+    #: The newest reading is not older than three periods.
+    fresh: bool
+    read_unix_ms: int | None = None
+    #: Since then moments can be restored.
+    oldest_unix_ms: int | None = None
+    #: Groups in topics.
+    groups: int
+    #: Those among them that the manager does not know, for their names.
+    left_out: int = 0
+    #: Messages by which its log is known again.
+    fingerprints: int
+    replicas: list[ReplicaDocument] = []
+    problem: str = ""
+
+
+class SetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of broker sets."""
+
+    sets: list[SetRow]
+    next_cursor: str | None = None
+
+
+class QueueJump(msgspec.Struct, frozen=True, array_like=True):
+    """One queue of a jump."""
+
+    queue_id: int
+    before: int
+    after: int | None
+
+    def __str__(self) -> str:
+        """Return the queue as a word of a table."""
+        return f"{self.queue_id}:{self.before}>{'none' if self.after is None else self.after}"
+
+
+class JumpRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Offsets of a group in a topic on one broker set that jumped."""
+
+    unix_ms: int
+    cause: str
+    group: str
+    topic: str
+    broker_name: str
+    queue_count: int
+    messages_again: int
+    messages_skipped: int
+    #: Queues without an offset from then on.
+    removed: int
+    #: Queue, offset before, offset after.
+    queues: list[QueueJump]
+
+
+class JumpPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The last jumps, the newest first."""
+
+    jumps: list[JumpRow]
+
+
+class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A queue that a client holds."""
+
+    client_id: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    #: `held`, `expired`, or `dropped`: the client is giving it up.
+    state: str
+    locked_unix_ms: int | None
+    replayed_unix_ms: int | None
+
+
+RepairRow = row_type(
+    RepairView,
+    *("number", "cluster", "broker_name", "address", "cause", "began_unix_ms", "took_ms", "parted_at", "counts"),
+    *("messages_again", "messages_skipped", "problem", "applied_unix_ms", "applied_by"),
+)
+OperationRow = row_type(KeptOperationView, "operation_id", "kind", "writer", "unix_ms", "queues", "finished", "undoes")
+LagRow = row_type(
+    LagView,
+    *("topic", "broker_name", "queue_id", "lag", "committed_offset", "max_offset", "committed_in", "reason"),
+)
+
+
+async def manager_answer(session: OperatorSession, request: ApiRequest[Document]) -> Document:
+    """Return what the offset manager that leads answers; raises CommandFailed."""
+    settings = session.site.settings
+    return await call(settings, offset_managers(settings), request)
+
+
+async def pages(
+    session: OperatorSession, path: str, shape: type[Document], parameters: Mapping[str, str] = {}
+) -> list[Document]:
+    """Return all pages of a listing; raises CommandFailed."""
+    found: list[Document] = []
+    cursor: Mapping[str, str] = {}
+    while not found or cursor:
+        found.append(await manager_answer(session, ApiRequest(path, shape, {**parameters, **cursor})))
+        following: str | None = getattr(found[-1], "next_cursor", None)
+        cursor = {} if following is None else {"cursor": following}
+    return found
+
+
+async def check_follows(session: OperatorSession) -> None:
+    """Raise CommandFailed if the manager follows no brokers: then it has nothing to list, whatever happened."""
+    manager = await manager_answer(session, ApiRequest(path_of("manager"), ManagerView))
+    if sentence := follows_nobody(manager):
+        raise CommandFailed(sentence)
+
+
+def follows_nobody(manager: ManagerView) -> str:
+    """Return what to do about a manager that follows no brokers; blank for any other."""
+    if manager.follows != "nobody":
+        return ""
+    return (
+        f"the offset manager at {manager.address} follows nobody, so it reads no broker: start it with --namesrv-addr"
+        " or --controller-http-addr"
+    )
+
+
+@click.command("repairs", cls=SiteCommand)
+@click.argument("run", type=click.IntRange(1), required=False)
+@with_session
+async def show_repairs(session: OperatorSession, run: int | None) -> None:
+    """List what was decided after masters changed, the newest first, or the queues of one run that were not right."""
+    if run is not None:
+        found = await pages(session, path_of("offsets", "repairs", str(run)), RepairQueues)
+        rows = [queue for page in found for queue in page.queues]
+        session.show(rows, RepairedQueueView)
+        if not rows and not found[0].run.problem:
+            session.note(f"all queues of run {run} were right already")
+        if problem := found[0].run.problem:
+            session.note(problem)
+        return
+    listed = await manager_answer(session, ApiRequest(path_of("offsets", "repairs"), RepairListing))
+    if not listed.runs:
+        await check_follows(session)
+    session.show(rows_of(RepairRow, listed.runs), RepairRow)
+    if listed.running:
+        session.note(f"{listed.running} repairs are under way: for two minutes members that come back are looked for")
 
 
 @click.command("sets", cls=ListCommand)

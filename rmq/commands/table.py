@@ -52,7 +52,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "status": Verb("rmq.commands.offset_views", "show_status", "what it reads, what jumped, what to repair"),
             "sets": Verb("rmq.commands.offset_views", "list_sets", "how fresh the readings of each broker set are"),
             "jumps": Verb("rmq.commands.offset_views", "list_jumps", "offsets that went back, or far forward"),
-            "repairs": Verb("rmq.commands.offset_changes", "show_repairs", "what was decided after failovers"),
+            "repairs": Verb("rmq.commands.offset_views", "show_repairs", "what was decided after failovers"),
             "repair": Verb("rmq.commands.offset_changes", "repair", "write what a run would change"),
             "restore": Verb("rmq.commands.offset_changes", "restore_offsets", "bring offsets of a moment back"),
             "operations": Verb("rmq.commands.offset_views", "list_operations", "what can be undone"),
