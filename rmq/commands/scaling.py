@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, Final, Literal, TypedDict, Unpack
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final, Literal
 
 import click
 import msgspec
@@ -13,10 +13,9 @@ from rmq.cli.session import OperatorSession, operator_name, with_session
 from rmq.commands.completion import broker_names, group_names, topic_names
 from rmq.commands.topics import route_at_first
 from rmq.failures import CommandFailed, ExitCode, Interrupted, NotReachable, UnknownName, unknown_sentence
-from rmq.output.formats import RowKey
+from rmq.output.formats import RowKey, row_of
 from rmq.site.brokers import check_gaps
 from rmq.site.http_api import ApiRequest, Document, NotAnsweredNow, call, controllers, path_of
-from rmq.site.scaling_documents import ENDED_PHASES, PLAN_TIMEOUT_S, STOPPED_PHASES, PlanDocument
 from serving.shapes.scaling import (
     DecisionListing,
     DecisionView,
@@ -33,6 +32,14 @@ from serving.shapes.scaling import (
 )
 
 _LIMIT: Final = "1000"
+_ID = click.argument("operation", metavar="ID")
+_REASON = click.option("--reason", default="", help="shown with the operation")
+#: A plan looks at brokers and clients.
+PLAN_TIMEOUT_S: Final = 60.0
+#: Phases of operations that are over.
+ENDED_PHASES: Final = frozenset({"DONE", "ABORTED", "REJECTED"})
+#: Phases in which somebody has to act.
+STOPPED_PHASES: Final = frozenset({"BLOCKED", "CONFLICT"})
 _LOOK_S: Final = 1.0
 #: How long controllers may be away, or without a leader, while a resize is waited for.
 _AWAY_S: Final = 60.0
@@ -102,21 +109,11 @@ async def resize_beside(session: OperatorSession, topic: str) -> str:
 
 def operation_row(found: OperationView) -> ShownResizeRow:
     """Return a resize as a row."""
-    return ShownResizeRow(
-        id=found.id,
-        topic=found.topic,
-        kind=found.kind,
-        phase=found.phase,
-        phase_since_unix_ms=found.phase_since_unix_ms,
-        queues={
-            each.broker_name: f"{each.read_before}/{each.write_before}->{each.target}/{each.target}"
-            for each in found.sets
-        },
-        is_undone=found.is_undone,
-        requested_by=found.requested_by or None,
-        reason=found.reason or None,
-        problem=found.problem or None,
-    )
+    queues = {
+        each.broker_name: f"{each.read_before}/{each.write_before}->{each.target}/{each.target}" for each in found.sets
+    }
+    texts = {name: getattr(found, name) or None for name in ("requested_by", "reason", "problem")}
+    return row_of(ShownResizeRow, found, queues=queues, **texts)
 
 
 @click.command("list", cls=ListCommand)
@@ -133,7 +130,7 @@ async def list_operations(session: OperatorSession, prefix: str | None) -> None:
 
 
 @click.command("show", cls=SiteCommand)
-@click.argument("operation", metavar="ID")
+@_ID
 @with_session
 async def show_operation(session: OperatorSession, operation: str) -> None:
     """Show the phases of a resize: what was seen in each, and what the present one waits for."""
@@ -142,54 +139,42 @@ async def show_operation(session: OperatorSession, operation: str) -> None:
 
 
 @click.command("abort", cls=ChangeCommand)
-@click.argument("operation", metavar="ID")
-@click.option("--reason", default="", help="shown with the operation")
+@_ID
+@_REASON
 @with_session
 async def abort(session: OperatorSession, operation: str, reason: str) -> None:
     """Undo a resize; what that leaves behind is in its phases."""
-    await _change(
-        session, operation, "abort", ResizeCommand(reason=reason), lambda topic: f"Undo the resize of {topic}"
-    )
+    await _change(session, operation, "abort", ResizeCommand(reason=reason), ("Undo the resize of ", ""))
 
 
 @click.command("resume", cls=ChangeCommand)
-@click.argument("operation", metavar="ID")
-@click.option("--reason", default="", help="shown with the operation")
+@_ID
+@_REASON
 @with_session
 async def resume(session: OperatorSession, operation: str, reason: str) -> None:
     """Go on with a resize that is BLOCKED, or in CONFLICT."""
-    await _change(session, operation, "resume", ResizeCommand(reason=reason), lambda topic: f"Resize {topic} further")
+    await _change(session, operation, "resume", ResizeCommand(reason=reason), ("Resize ", " further"))
 
 
 @click.command("waive", cls=ChangeCommand)
-@click.argument("operation", metavar="ID")
+@_ID
 @click.argument("group", shell_complete=group_names)
 @with_session
 async def waive(session: OperatorSession, operation: str, group: str) -> None:
     """Give up what a group has not consumed of the queues that a resize drops."""
-    await _change(
-        session,
-        operation,
-        "waive",
-        WaivedGroup(group=group),
-        lambda topic: f"Give up what {group} has not consumed in the queues of {topic} that are dropped",
-    )
+    question = (f"Give up what {group} has not consumed in the queues of ", " that are dropped")
+    await _change(session, operation, "waive", WaivedGroup(group=group), question)
 
 
 @click.command("give-up", cls=ChangeCommand)
-@click.argument("operation", metavar="ID")
+@_ID
 @click.argument("broker_name", metavar="SET", shell_complete=broker_names)
 @click.option("--reason", default="", help="recorded with the operation")
 @with_session
 async def give_up(session: OperatorSession, operation: str, broker_name: str, reason: str) -> None:
     """Go on without a broker set that was decommissioned, or replaced by an empty one."""
-    await _change(
-        session,
-        operation,
-        "give-up",
-        GivenUpSet(broker_name=broker_name, requested_by=operator_name(), reason=reason),
-        lambda topic: f"Resize {topic} without {broker_name}",
-    )
+    body = GivenUpSet(broker_name=broker_name, requested_by=operator_name(), reason=reason)
+    await _change(session, operation, "give-up", body, ("Resize ", f" without {broker_name}"))
 
 
 async def _change(
@@ -197,40 +182,31 @@ async def _change(
     operation: str,
     verb: str,
     body: ResizeCommand | WaivedGroup | GivenUpSet,
-    question: Callable[[str], str],
+    question: tuple[str, str],
 ) -> None:
+    """Ask, with the topic between the parts of the question, and send the command."""
     path = path_of("scaling", "operations", operation)
     if session.is_dry_run:
         body = msgspec.structs.replace(body, dry_run=True)
     else:
         found = await controller_answer(session, ApiRequest(path, OperationView))
-        session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
+        session.confirm(f"{found.topic.join(question)} (it is in phase {found.phase})?")
     # Controllers look at brokers and clients first.
     request = ApiRequest(
         f"{path}/{verb}", OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
     )
     row = operation_row(await controller_answer(session, request))
-    state: Literal["planned", "done"] = "planned" if session.is_dry_run else "done"
-    session.show([ChangedResizeRow(**msgspec.structs.asdict(row), state=state)], ChangedResizeRow)
+    state = "planned" if session.is_dry_run else "done"
+    session.show([row_of(ChangedResizeRow, row, state=state)], ChangedResizeRow)
 
 
 def _steps(found: OperationView) -> Iterator[StepRow]:
     for each in found.steps:
         text = "; ".join(each.evidence) or None
-        yield StepRow(
-            phase=each.phase,
-            state="ended",
-            began_unix_ms=each.began_unix_ms,
-            ended_unix_ms=each.ended_unix_ms,
-            text=text,
-        )
-    yield StepRow(
-        phase=found.phase,
-        state="present",
-        began_unix_ms=found.phase_since_unix_ms,
-        ended_unix_ms=None,
-        text="; ".join(found.waits_for) or found.problem or None,
-    )
+        yield row_of(StepRow, each, state="ended", text=text)
+    text = "; ".join(found.waits_for) or found.problem or None
+    began_unix_ms = found.phase_since_unix_ms
+    yield row_of(StepRow, found, state="present", began_unix_ms=began_unix_ms, ended_unix_ms=None, text=text)
 
 
 class VerdictRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -262,14 +238,11 @@ class HindranceRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 _TOPIC = click.argument("prefix", required=False, metavar="[TOPIC]", shell_complete=topic_names)
 
 
-_REASON = click.option("--reason", default="", help="shown with the operation")
-
-
 @click.command("proposals", cls=SiteCommand)
 @with_session
 async def list_proposals(session: OperatorSession) -> None:
     """List resizes that the autoscaler proposes, and that wait for an operator."""
-    session.show((await _proposals(session)).proposals, ProposalView)
+    session.show(await _proposals(session), ProposalView)
 
 
 @click.command("decisions", cls=SiteCommand)
@@ -292,20 +265,13 @@ async def list_hindrances(session: OperatorSession, prefix: str | None) -> None:
     for each in (await operations(session, prefix)).operations:
         if each.phase in ENDED_PHASES:
             continue
-        rows += [_hindrance(each, "waits_for", text) for text in each.waits_for]
+        rows += [row_of(HindranceRow, each, kind="waits_for", hindrance=text) for text in each.waits_for]
         if each.problem:
-            rows.append(_hindrance(each, "problem", each.problem))
+            rows.append(row_of(HindranceRow, each, kind="problem", hindrance=each.problem))
     for decision in (await _decisions(session, prefix)).decisions:
         if decision.problem:
-            rows.append(
-                HindranceRow(
-                    topic=decision.topic,
-                    id=None,
-                    phase=decision.outcome,
-                    kind="refused",
-                    hindrance=decision.problem,
-                )
-            )
+            refused = {"id": None, "phase": decision.outcome, "kind": "refused", "hindrance": decision.problem}
+            rows.append(row_of(HindranceRow, decision, **refused))
     session.show(rows, HindranceRow)
 
 
@@ -345,12 +311,13 @@ async def dismiss(session: OperatorSession, proposal: str, reason: str) -> None:
     session.show([given_up], ProposalView)
 
 
-async def _proposals(session: OperatorSession) -> ProposalListing:
-    return await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalListing))
+async def _proposals(session: OperatorSession) -> list[ProposalView]:
+    listing = await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalListing))
+    return listing.proposals
 
 
 async def _proposal(session: OperatorSession, proposal: str) -> ProposalView:
-    found = {each.id: each for each in (await _proposals(session)).proposals}
+    found = {each.id: each for each in await _proposals(session)}
     if proposal not in found:
         raise UnknownName(unknown_sentence("proposal", proposal, found))
     return found[proposal]
@@ -362,27 +329,55 @@ async def _decisions(session: OperatorSession, prefix: str | None) -> DecisionLi
 
 
 def _decision_row(found: DecisionView) -> VerdictRow:
-    return VerdictRow(
-        topic=found.topic,
-        decided_unix_ms=found.unix_ms,
-        mode=found.mode,
-        outcome=found.outcome,
-        queues=found.queues,
-        target=found.target,
-        reason=found.reason,
-        problem=found.problem or None,
-        findings=[each.sentence for each in found.findings] or None,
-    )
-
-
-def _hindrance(found: OperationView, kind: Literal["waits_for", "problem"], text: str) -> HindranceRow:
-    return HindranceRow(topic=found.topic, id=found.id, phase=found.phase, kind=kind, hindrance=text)
+    sentences = [finding.sentence for finding in found.findings]
+    more = {"decided_unix_ms": found.unix_ms, "problem": found.problem or None, "findings": sentences or None}
+    return row_of(VerdictRow, found, **more)
 
 
 class NotResized(CommandFailed):
     """The plan has problems, or the resize has ended otherwise than wanted."""
 
     exit_code = ExitCode.REFUSED
+
+
+class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What changes on one broker set."""
+
+    broker_name: str
+    read: int
+    write: int
+    target: int
+
+
+class PlannedStepDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One phase of a plan."""
+
+    phase: str
+    text: str
+    at_least_ms: int = 0
+
+
+class PlannedGroupDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A group of the topic, and what it has to do."""
+
+    group: str
+    kind: str
+    clients: int
+    lag: int | None = None
+    note: str = ""
+
+
+class PlanDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a resize would do."""
+
+    topic: str
+    kind: str | None = None
+    sets: list[PlannedSetDocument] = []
+    steps: list[PlannedStepDocument] = []
+    groups: list[PlannedGroupDocument] = []
+    at_least_ms: int = 0
+    problems: list[str] = []
+    warnings: list[str] = []
 
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -393,19 +388,6 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     text: str
     at_least_ms: int | None = None
-
-
-class ScaleOptions(TypedDict):
-    """What `scale` takes beside the topic."""
-
-    queues: int
-    ordered: Literal["pause", "gate"] | None
-    equalise: bool
-    ignore_unassigned: bool
-    ignore_message_type: bool
-    waived: tuple[str, ...]
-    reason: str
-    waits: bool
 
 
 @click.command("scale", cls=ChangeCommand)
@@ -420,28 +402,34 @@ class ScaleOptions(TypedDict):
 @click.option("--ignore-unassigned", is_flag=True, help="grow although clients may not get the new queues")
 @click.option("--ignore-message-type", is_flag=True, help="resize a topic of message type PRIORITY or LITE")
 @click.option(
-    "--waive", "waived", multiple=True, metavar="GROUP", shell_complete=group_names, help="do not wait for it"
+    "--waive", "waived_groups", multiple=True, metavar="GROUP", shell_complete=group_names, help="do not wait for it"
 )
-@click.option("--reason", default="", help="shown with the operation")
+@_REASON
 @click.option("--wait", "waits", is_flag=True, help="wait for its end; phases are shown as they come")
 @with_session
-async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[ScaleOptions]) -> None:
+async def scale_topic(
+    session: OperatorSession,
+    topic: str,
+    *,
+    queues: int,
+    ordered: Literal["pause", "gate"] | None,
+    equalise: bool,
+    reason: str,
+    waits: bool,
+    **ignored: Any,
+) -> None:
     """Change the number of queues of a topic without losing messages (HTTP of our controllers).
 
     It shows the plan first: what changes, how long it takes at least, who is in the way. `rmq scaling show` follows it.
     """
     body = ResizeRequest(
         topic=topic,
-        queues=chosen["queues"],
-        ordered=chosen["ordered"] or "",
-        equalise=chosen["equalise"],
-        options=ResizeOptions(
-            waived_groups=chosen["waived"],
-            ignore_unassigned=chosen["ignore_unassigned"],
-            ignore_message_type=chosen["ignore_message_type"],
-        ),
+        queues=queues,
+        ordered=ordered or "",
+        equalise=equalise,
+        options=ResizeOptions(**ignored),
         requested_by=operator_name(),
-        reason=chosen["reason"],
+        reason=reason,
     )
     plan = await plan_of(session, body)
     if plan.kind is None:
@@ -462,11 +450,13 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
     started = await controller_answer(
         session, ApiRequest(path, OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
     )
-    if chosen["waits"]:
-        session.note(f"{topic}: resize {started.id} is started")
-    ended = await _ended(session, started) if chosen["waits"] else started
+    if not waits:
+        session.show([operation_row(started)], ShownResizeRow)
+        return
+    session.note(f"{topic}: resize {started.id} is started")
+    ended = await _ended(session, started)
     session.show([operation_row(ended)], ShownResizeRow)
-    if chosen["waits"] and ended.phase != "DONE":
+    if ended.phase != "DONE":
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
 
 

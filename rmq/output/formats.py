@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from rmq.output.printable import printable, terminal_columns
 
 #: Fields that say which thing a row is about: `row_key` of its type, for --watch.
 RowKey = tuple[str, ...]
+Row = TypeVar("Row", bound=msgspec.Struct)
 _UNIX_MS: Final = "_unix_ms"
 _TIME_DIGITS: Final = "milliseconds"
 #: Of what `datetime` knows, the last moment of 9999.
@@ -66,9 +67,15 @@ def row_type(shape: type[msgspec.Struct], *names: str) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"{shape.__name__}Row", shown, frozen=True, kw_only=True)
 
 
-def rows_of(kind: type[msgspec.Struct], found: Iterable[msgspec.Struct]) -> list[msgspec.Struct]:
+def row_of(kind: type[Row], found: object, /, **more: Any) -> Row:
+    """Return a row of what is found, whose fields have the same names, with `more` beside or instead of them."""
+    same = {name: getattr(found, name) for name in kind.__struct_fields__ if name not in more and hasattr(found, name)}
+    return kind(**same, **more)
+
+
+def rows_of(kind: type[Row], found: Iterable[object]) -> list[Row]:
     """Return parts of an answer as such rows."""
-    return [msgspec.convert(row, kind, from_attributes=True) for row in found]
+    return [row_of(kind, each) for each in found]
 
 
 def columns_of(kind: type[msgspec.Struct]) -> tuple[OutputColumn, ...]:
