@@ -21,29 +21,22 @@ Every option may stand before or behind the command. Exit codes and examples: do
 
 
 class Verb(NamedTuple):
-    """One command, by its place."""
-
     module: str
     function: str
     summary: str
 
 
 class Noun(NamedTuple):
-    """The commands about one thing, by their names."""
-
     summary: str
     verbs: Mapping[str, Verb]
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by their places."""
-
     def __init__(self, name: str, entries: Mapping[str, "Verb | Noun"], **settings: Any) -> None:
         super().__init__(name=name, no_args_is_help=True, **settings)
         self._entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # the name is click's
-        """Return the names in the order of the table."""
         return list(self._entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # the name is click's
@@ -69,7 +62,6 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # the name is click's
-        """Write the summaries, without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in self._entries.items()])
 

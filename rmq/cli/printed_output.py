@@ -14,8 +14,6 @@ from rmq.output.printable import printable
 
 
 class PrintedOutput:
-    """Writes at once."""
-
     #: Topics with whose routes alone the rows change, none if with brokers alone; None: also otherwise. For --watch.
     follows: Sequence[str] | None = None
 
@@ -34,7 +32,6 @@ class PrintedOutput:
             drop_output()
 
     def note(self, text: str) -> None:
-        """Write a sentence to standard error."""
         click.echo(f"rmq: {printable(text)}", err=True)
 
 

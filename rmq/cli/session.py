@@ -28,14 +28,10 @@ _CHARACTERS_MAX: Final = 255
 
 
 class NotConfirmed(CommandFailed):
-    """The operator did not want the change."""
-
     exit_code = ExitCode.INTERRUPTED
 
 
 class OperatorSession:
-    """What a command works with."""
-
     def __init__(self, site: Site, options: Mapping[str, str], output: PrintedOutput) -> None:
         self.site = site
         self._options = options
@@ -43,17 +39,14 @@ class OperatorSession:
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether nothing is sent that changes anything."""
         return "dry_run" in self._options
 
     @property
     def is_watched(self) -> bool:
-        """Whether the rows are read again and again, with --watch."""
         return WATCH_OPTION in self._options
 
     @property
     def is_table(self) -> bool:
-        """Whether rows are written as a table, for people."""
         return style_of(self._options).output_format == "table"
 
     def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:
@@ -61,7 +54,6 @@ class OperatorSession:
         self._output.show(rows, kind, is_partial=is_partial)
 
     def note(self, text: str) -> None:
-        """Write a sentence beside the output, to standard error."""
         self._output.note(text)
 
     def note_odd_rows(self) -> None:
@@ -171,7 +163,6 @@ async def _watch(site: Site, options: Mapping[str, str], work: SessionWork) -> N
 
 
 def operator_name() -> str:
-    """Return the user and the host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

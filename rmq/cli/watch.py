@@ -113,8 +113,6 @@ async def watch(settings: SiteSettings, style: Style, take: Take) -> None:
 
 
 class WatchedOutput(PrintedOutput):
-    """Keeps what one run of the command shows."""
-
     def __init__(self) -> None:
         super().__init__(Style())
         self.rows: Sequence[msgspec.Struct] | None = None
@@ -123,11 +121,9 @@ class WatchedOutput(PrintedOutput):
         self.notes: list[str] = []
 
     def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:
-        """Keep rows."""
         self.rows, self.kind, self.is_partial = rows, kind, is_partial
 
     def note(self, text: str) -> None:
-        """Keep a sentence."""
         self.notes.append(text)
 
 
@@ -278,7 +274,6 @@ class LinesView:
         self._style = style
 
     def update(self, former: Reading | None, reading: Reading) -> None:
-        """Write what changed since the former reading."""
         before = {} if former is None else former.rows
         changes = changes_between(before, reading.rows, reading.read_unix_ms)
         if changes or (former is None and self._style.output_format != "jsonl"):
@@ -299,14 +294,11 @@ class LinesView:
 
 
 class ScreenView(LinesView):
-    """Draws the rows over those before."""
-
     def __init__(self, style: Style) -> None:
         super().__init__(style)
         self._lines: list[str] = []
 
     def update(self, former: Reading | None, reading: Reading) -> None:  # noqa: ARG002  # a picture shows what is
-        """Draw."""
         size = os.get_terminal_size(sys.stdout.fileno())
         style = msgspec.structs.replace(self._style, width=size.columns or None)
         # A command that fails at once leaves its message where one looks for it.
@@ -317,7 +309,6 @@ class ScreenView(LinesView):
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Leave what was shown last below the command."""
         if self._lines:
             sys.stdout.write(_CLOSE + "\n".join([*self._lines, ""]))
             sys.stdout.flush()
@@ -345,7 +336,6 @@ def picture(
 
 
 def keyed(rows: Iterable[msgspec.Struct]) -> dict[Key, msgspec.Struct]:
-    """Return the rows by what they are about."""
     counted: Counter[bytes] = Counter()
     found: dict[Key, msgspec.Struct] = {}
     for row in rows:

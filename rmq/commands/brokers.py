@@ -32,8 +32,6 @@ from rmq.site.site import Answered, check_complete, grouped
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A cluster, as NameServers know it together."""
-
     row_key: ClassVar[RowKey] = ("cluster",)
 
     cluster: str
@@ -102,8 +100,6 @@ class BrokerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FactRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing that a broker reports about itself."""
-
     broker_addr: str
     name: str
     value: str

@@ -48,12 +48,10 @@ def topic_names(context: click.Context, _: click.Parameter, begin: str) -> list[
 
 
 def broker_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:
-    """Return the broker sets that begin so."""
     return _offered(context, begin, cluster_brokers(), lambda brokers: brokers.broker_sets)
 
 
 def cluster_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:
-    """Return the clusters that begin so."""
     return _offered(context, begin, cluster_brokers(), lambda brokers: brokers.clusters)
 
 

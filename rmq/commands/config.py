@@ -41,8 +41,6 @@ _HIDDEN: Final = "******"
 
 
 class OptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An option of one server."""
-
     address: str
     name: str
     value: str

@@ -36,8 +36,6 @@ _CLUSTER: Final = click.option(
 
 
 class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One controller."""
-
     row_key: ClassVar[RowKey] = ("address",)
 
     address: str
@@ -144,8 +142,6 @@ class ElectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ElectionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The last elections, the newest first."""
-
     elections: list[ElectionRow]
 
 
@@ -227,7 +223,6 @@ async def _cluster_of(site: Site, broker: str, stored: ReportedBrokerSet) -> str
 
 
 async def stored_set(site: Site, broker: str) -> tuple[str, ReportedBrokerSet]:
-    """Return the leading controller, and the set as it knows it."""
     leader = await site.leading_controller()
     found = (await site.named_sets(leader, [broker])).get(broker)
     if found is None:

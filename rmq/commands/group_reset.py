@@ -53,8 +53,6 @@ _NOT_RESET: Final = "the group is not reset there"
 
 
 class TargetKind(Enum):
-    """What a reset goes to."""
-
     EARLIEST = "earliest"
     LATEST = "latest"
     TIME = "time"
@@ -62,16 +60,12 @@ class TargetKind(Enum):
 
 
 class ResetTarget(NamedTuple):
-    """Where a reset goes."""
-
     kind: TargetKind
     #: Unix ms, or an offset; 0 of the ends.
     value: int = 0
 
 
 class WantedReset(NamedTuple):
-    """What an operator wants."""
-
     group: str
     topic: str
     target: ResetTarget
@@ -80,8 +74,6 @@ class WantedReset(NamedTuple):
 
 
 class ResetWay(Enum):
-    """What a broker is sent."""
-
     #: 15 and 222 for each queue.
     RESET = "reset"
     #: 222 for the topic: members that are online are sent to a moment.
@@ -91,8 +83,6 @@ class ResetWay(Enum):
 
 
 class QueueFacts(NamedTuple):
-    """What is known of a queue before a reset."""
-
     queue_id: int
     #: None: none is stored.
     old: int | None
@@ -105,8 +95,6 @@ class QueueFacts(NamedTuple):
 
 
 class ResetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What becomes of one queue."""
-
     broker_name: str
     queue_id: int
     #: Blank: none is stored.
@@ -122,8 +110,6 @@ class ResetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BrokerReset(NamedTuple):
-    """What is planned at one master."""
-
     broker_name: str
     address: str
     way: ResetWay
@@ -294,8 +280,6 @@ async def _results(site: Site, address: str, requests: Sequence[AdminRequest[Fou
 
 
 class ResetOutcome(NamedTuple):
-    """What became of one queue."""
-
     row: ResetRow
     error: RemotingError | None = None
 

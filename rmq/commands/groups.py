@@ -154,8 +154,6 @@ class GroupShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ConnectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A member of a group."""
-
     client_id: str
     client_addr: str | None
     language: str | None
@@ -286,8 +284,6 @@ def _subscriptions(at: Sequence[tuple[str, GroupConnections]]) -> list[Subscript
 
 
 class StoredOffsetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An offset that a master has stored."""
-
     topic: str
     broker_name: str
     queue_id: int

@@ -15,8 +15,6 @@ from rmq.site.site import check_complete
 
 
 class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An entry."""
-
     row_key: ClassVar[RowKey] = ("key",)
 
     key: str
@@ -26,8 +24,6 @@ class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class KvValueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one NameServer has for a key."""
-
     address: str
     #: None where it has no such entry.
     value: str | None

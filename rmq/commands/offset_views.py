@@ -65,22 +65,17 @@ _TOLD_MS = 24 * 3_600_000
 
 
 class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A replica of a broker set."""
-
     address: str
     #: None: not known yet.
     copies: bool | None = None
     problem: str = ""
 
     def __str__(self) -> str:
-        """Return the replica as a word of a table."""
         copies = "unknown" if self.copies is None else "copies" if self.copies else "copies-nothing"
         return f"{self.address}={'not-read' if self.problem else copies}"
 
 
 class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How a broker set is read."""
-
     row_key: ClassVar[RowKey] = ("cluster", "broker_name")
 
     cluster: str
@@ -103,21 +98,16 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of broker sets."""
-
     sets: list[SetRow]
     next_cursor: str | None = None
 
 
 class QueueJump(msgspec.Struct, frozen=True, array_like=True):
-    """One queue of a jump."""
-
     queue_id: int
     before: int
     after: int | None
 
     def __str__(self) -> str:
-        """Return the queue as a word of a table."""
         return f"{self.queue_id}:{self.before}>{'none' if self.after is None else self.after}"
 
 
@@ -139,14 +129,10 @@ class JumpRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JumpPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The last jumps, the newest first."""
-
     jumps: list[JumpRow]
 
 
 class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A queue that a client holds."""
-
     client_id: str
     topic: str
     broker_name: str

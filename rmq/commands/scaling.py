@@ -47,8 +47,6 @@ _WAYS_BACK: Final = frozenset({"REOPEN", "ROLLBACK"})
 
 
 class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A resize of a topic."""
-
     row_key: ClassVar[RowKey] = ("id",)
 
     id: str
@@ -73,8 +71,6 @@ class ChangedResizeRow(ShownResizeRow, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A phase of a resize."""
-
     phase: str
     state: Literal["ended", "present"]
     began_unix_ms: int
@@ -90,7 +86,6 @@ async def controller_answer(session: OperatorSession, request: ApiRequest[Docume
 
 
 async def operations(session: OperatorSession, prefix: str | None) -> OperationListing:
-    """Return operations of topics whose names begin so."""
     parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
     return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), OperationListing, parameters))
 
@@ -108,7 +103,6 @@ async def resize_beside(session: OperatorSession, topic: str) -> str:
 
 
 def operation_row(found: OperationView) -> ShownResizeRow:
-    """Return a resize as a row."""
     queues = {
         each.broker_name: f"{each.read_before}/{each.write_before}->{each.target}/{each.target}" for each in found.sets
     }
@@ -210,8 +204,6 @@ def _steps(found: OperationView) -> Iterator[StepRow]:
 
 
 class VerdictRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the autoscaler makes of a topic."""
-
     topic: str
     decided_unix_ms: int
     mode: str
@@ -341,8 +333,6 @@ class NotResized(CommandFailed):
 
 
 class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What changes on one broker set."""
-
     broker_name: str
     read: int
     write: int
@@ -350,8 +340,6 @@ class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class PlannedStepDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One phase of a plan."""
-
     phase: str
     text: str
     at_least_ms: int = 0
@@ -368,8 +356,6 @@ class PlannedGroupDocument(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
 
 class PlanDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a resize would do."""
-
     topic: str
     kind: str | None = None
     sets: list[PlannedSetDocument] = []
@@ -381,8 +367,6 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One line of a plan."""
-
     #: `set`: queues; `phase`: what happens; `group`: who consumes; `warning`, `problem`.
     what: Literal["set", "phase", "group", "warning", "problem"]
     name: str
@@ -461,7 +445,6 @@ async def scale_topic(
 
 
 async def plan_of(session: OperatorSession, body: ResizeRequest) -> PlanDocument:
-    """Return what a resize would do."""
     path = path_of("scaling", "plan")
     request = ApiRequest(path, PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
     return await controller_answer(session, request)

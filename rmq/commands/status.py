@@ -35,8 +35,6 @@ State = Literal[
 
 
 class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One server, or one broker set."""
-
     row_key: ClassVar[RowKey] = ("kind", "name")
 
     kind: Kind

@@ -44,8 +44,6 @@ class CreateOptions(TypedDict):
 
 
 class TopicPlace(NamedTuple):
-    """A topic at a master, before and after."""
-
     #: "broker-a: 4/4 -> 2/2 queues", or the master's name alone.
     text: str
     is_new: bool = True

@@ -38,8 +38,6 @@ TOPICS_MAX: Final = 100
 
 
 class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A topic by its name alone."""
-
     row_key: ClassVar[RowKey] = ("topic",)
 
     topic: str
@@ -47,8 +45,6 @@ class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A topic at one master."""
-
     row_key: ClassVar[RowKey] = ("topic", "broker_name")
 
     topic: str
@@ -150,7 +146,6 @@ def route_rows(topic: str, answers: Sequence[Answered[TopicRoute]]) -> list[Rout
 
 
 def is_unknown_topic(answer: Answered[TopicRoute]) -> bool:
-    """Return whether a NameServer has no route of the topic."""
     return isinstance(answer.error, Refused) and answer.error.code == ResponseCode.TOPIC_NOT_EXIST
 
 

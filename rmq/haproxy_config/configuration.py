@@ -53,8 +53,6 @@ _BYTES_WITHOUT_DATA: Final = {"ip": 60, "ip6": 80}
 
 
 class ProxyOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator chooses."""
-
     #: `host:port` of the role check port of each controller.
     role_checks: tuple[str, ...]
     #: Port at 127.0.0.1 at which HAProxy sends its own checks on to the controller that leads.
@@ -76,7 +74,6 @@ class ProxyOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def configuration(frontends: Frontends, options: ProxyOptions, rules_digest: str) -> str:
-    """Return the whole configuration file."""
     checked = sum(len(each.brokers) for each in frontends.masters)
     interval_ms = check_interval_ms(checked, options.instances)
     sections = (
@@ -97,12 +94,10 @@ def configuration(frontends: Frontends, options: ProxyOptions, rules_digest: str
 
 
 def check_interval_ms(servers: int, instances: int) -> int:
-    """Return how often each server is checked."""
     return max(CHECK_MS, -(-servers * instances * 1_000 // CHECKS_A_SECOND_MAX))
 
 
 def lookup_interval_ms(names: int) -> int:
-    """Return how often each name is looked up."""
     return max(LOOKUP_MS, -(-names * 1_000 // LOOKUPS_A_SECOND_MAX))
 
 
@@ -155,7 +150,6 @@ def _keepalives() -> list[str]:
 
 
 def _resolvers(name: str, options: ProxyOptions, names: int) -> list[str]:
-    """Return a section that looks up so many names."""
     interval_ms = lookup_interval_ms(names)
     return [
         f"resolvers {name}",

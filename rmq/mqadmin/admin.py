@@ -62,8 +62,6 @@ def command(name: str, *options: CommandOption | ExclusiveOptions) -> "Callable[
 
 
 class Admin:
-    """The servers of one command, and its output."""
-
     def __init__(self, site: Site, name: str, options: CommandOptions) -> None:
         self.site = site
         self._name = name
@@ -76,11 +74,9 @@ class Admin:
 
     @property
     def settings(self) -> SiteSettings:
-        """Where the servers are."""
         return self.site.settings
 
     def printf(self, form: str, *values: Value) -> None:
-        """Write to standard output by a format of Java."""
         sys.stdout.write(java_format(form, *values))
 
     def print_heads(self, form: str, titles: str) -> None:
@@ -88,7 +84,6 @@ class Admin:
         self.printf(form, *titles.split("|"))
 
     def write(self, text: str) -> None:
-        """Write a text that is ready, with its line ends."""
         sys.stdout.write(text)
 
     def print_usage(self) -> None:
@@ -257,7 +252,6 @@ def address_in(broker_set: BrokerData) -> str | None:
 
 
 def addresses_in(broker_sets: Iterable[BrokerData]) -> list[str]:
-    """Return the address of each set that has one."""
     return [found for each in broker_sets if (found := address_in(each)) is not None]
 
 
@@ -292,7 +286,6 @@ def _number(line: CommandLine, name: str, default: int, most: int) -> int:
 
 
 def with_timeout(settings: SiteSettings, timeout_s: float) -> SiteSettings:
-    """Return settings whose requests may take so long."""
     return msgspec.structs.replace(settings, timeout_s=timeout_s)
 
 

@@ -71,8 +71,6 @@ class TimeReset(NamedTuple):
 
 
 class QueueReset(NamedTuple):
-    """What became of one queue."""
-
     queue: MessageQueue
     broker_offset: int
     consumer_offset: int
@@ -96,7 +94,6 @@ async def reset_offline(admin: Admin, wanted: TimeReset) -> list[QueueReset]:
 
 
 def print_resets(admin: Admin, resets: list[QueueReset], last_title: str) -> None:
-    """Print what became of each queue."""
     admin.printf(_HEAD, "#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", last_title)
     for each in resets:
         admin.printf(

@@ -34,14 +34,11 @@ _GET: Final = "GROUP_GET_NUMS"
 
 
 class GroupStats(NamedTuple):
-    """How far a group is in each queue."""
-
     queues: Mapping[MessageQueue, GroupQueueView]
     tps: float
 
     @property
     def total_diff(self) -> int:
-        """How many messages the group has before it."""
         return sum(each.broker_offset - each.consumer_offset for each in self.queues.values())
 
 

@@ -97,7 +97,6 @@ def _print_summary(admin: Admin, found: dict[str, RunningConsumerView], unix_ms:
 
 
 def running_text(found: RunningConsumerView) -> str:
-    """Return everything about a consumer."""
     return "".join(_parts(found))
 
 

@@ -52,8 +52,6 @@ _MINUS: Final = "-"
 
 
 class OutputColumn(msgspec.Struct, frozen=True):
-    """A column of a table."""
-
     #: Of the struct's field.
     field: str
     title: str
@@ -74,12 +72,10 @@ def row_of(kind: type[Row], found: object, /, **more: Any) -> Row:
 
 
 def rows_of(kind: type[Row], found: Iterable[object]) -> list[Row]:
-    """Return parts of an answer as such rows."""
     return [row_of(kind, each) for each in found]
 
 
 def columns_of(kind: type[msgspec.Struct]) -> tuple[OutputColumn, ...]:
-    """Return the columns of rows of this type."""
     return tuple(map(_column, msgspec.structs.fields(kind)))
 
 
@@ -119,8 +115,6 @@ def iso_time(unix_ms: int) -> str:
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How output is written."""
-
     output_format: OutputFormat = "table"
     has_header: bool = True
     has_colour: bool = False

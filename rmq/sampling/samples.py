@@ -48,8 +48,6 @@ class GroupMembers(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetResponse:
-    """The response of a set about a topic."""
-
     master: Master
     #: Sum of the ends of its queues, in messages; None without an answer.
     end: int | None = None
@@ -74,7 +72,6 @@ class OffsetSample(NamedTuple):
     tps: float | None = None
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
         columns = self._asdict()
         yield maker.row(OFFSET_SAMPLE, "sample", moment, BrokerRef(cluster=columns.pop("cluster")), **columns)
 
@@ -202,8 +199,6 @@ class Subject(NamedTuple):
 
 
 class FailureChanges(NamedTuple):
-    """What changed since the round before."""
-
     #: Subjects that started to fail, each with the reason.
     started: Mapping[Subject, str]
     recovered: Collection[Subject]
@@ -212,8 +207,6 @@ class FailureChanges(NamedTuple):
 
 
 class FailureTracker:
-    """The subjects that fail."""
-
     def __init__(self) -> None:
         self._failing: set[Subject] = set()
         #: Topic -> cluster and name of each of its sets -> the newest known address of its master.

@@ -61,8 +61,6 @@ _LOG_CLOSE_S: Final = 2.0
 
 
 class RoundResult(NamedTuple):
-    """The result of a round."""
-
     #: By topic; those without a route are not there.
     answers: Mapping[str, Sequence[SetResponse]]
     members: MembersByBroker
@@ -72,13 +70,10 @@ class RoundResult(NamedTuple):
 
     @property
     def routes(self) -> dict[str, list[Master]]:
-        """The sets of each topic that has a route."""
         return {topic: [each.master for each in responses] for topic, responses in self.answers.items()}
 
 
 class Round:
-    """Queries each topic once."""
-
     def __init__(self, client: RemotingClient, name_servers: Sequence[str], clock: Clock) -> None:
         self._client = client
         self._name_servers = name_servers
@@ -175,8 +170,6 @@ def _groups_by_broker(answers: Mapping[str, Sequence[SetResponse]]) -> dict[tupl
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a sampler."""
-
     name_servers: tuple[str, ...]
     topics: tuple[str, ...]
     history: Path
@@ -188,8 +181,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sampler:
-    """Samples for as long as it runs."""
-
     def __init__(self, options: Options, logs: Logs, client: RemotingClient, recording: Recording) -> None:
         self._options = options
         self._logs = logs
@@ -209,7 +200,6 @@ class Sampler:
             await asyncio.sleep(due_s - loop.time())
 
     async def sample(self) -> None:
-        """Take one sample of all topics."""
         sampled = await Round(self._client, self._options.name_servers, self._clock).run(self._options.topics)
         for topic, answers in sampled.answers.items():
             for row in self._samples.take(topic, answers, sampled.members):

@@ -24,8 +24,6 @@ QUEUES_MAX: Final = 65_536
 
 
 class BrokerPlace(NamedTuple):
-    """One broker, as a NameServer lists it."""
-
     cluster: str
     broker_name: str
     #: 0 of a master.
@@ -133,7 +131,6 @@ def not_found(what: str, name: str, names: Iterable[str], gaps: Collection[Gap])
 
 
 def places(brokers: ClusterBrokers) -> list[BrokerPlace]:
-    """Return all brokers in the order of clusters, names and ids."""
     return sorted(each for broker_set in brokers.broker_sets.values() for each in _members(broker_set))
 
 
@@ -171,7 +168,6 @@ def check_cluster(brokers: ClusterBrokers, cluster: str) -> None:
 
 
 def masters(found: list[BrokerPlace]) -> list[BrokerPlace]:
-    """Return those that are masters, or act for them."""
     return [each for each in found if each.broker_id == MASTER_ID]
 
 

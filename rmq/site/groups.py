@@ -38,16 +38,12 @@ _LOST: Final = "the offset is beyond the end of the queue: messages are lost"
 
 
 class Masters(NamedTuple):
-    """The masters of a cluster, or of all."""
-
     found: list[BrokerPlace]
     #: Sets that have none that can be asked.
     gaps: list[Gap]
 
 
 class HeldQueues(NamedTuple):
-    """Which members of a group hold which queues."""
-
     clients: Mapping[MessageQueue, Sequence[str]]
     #: Members that did not answer.
     unknown: Sequence[str]
@@ -138,8 +134,6 @@ class LagRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GroupLag(NamedTuple):
-    """How far a group is, over all masters."""
-
     queues: list[LagRow]
     #: Sets that cannot be asked, of the clusters that have the group, of all while nobody shows it; and those whose
     #: masters did not answer.
@@ -149,7 +143,6 @@ class GroupLag(NamedTuple):
 
     @property
     def answers(self) -> list[Answered[Any]]:
-        """What masters answered."""
         return [*self.progress, *self.connections]
 
     @property
@@ -159,7 +152,6 @@ class GroupLag(NamedTuple):
 
     @property
     def unknown_queues(self) -> int:
-        """In how many queues it is not known."""
         return len(self.queues) - len(self.known)
 
     @property
@@ -171,8 +163,6 @@ class GroupLag(NamedTuple):
 
 
 class _AtMaster:
-    """What one master has answered about one group."""
-
     def __init__(
         self,
         group: str,
@@ -210,7 +200,6 @@ class _AtMaster:
         return {topic for topic, offsets in self.stored.items() if offsets} - self.topics
 
     def shown(self) -> Iterator[LagRow]:
-        """Yield how far the group is in each queue."""
         for queue, lag in self.queues.items():
             yield self._listed(queue, lag)
         for queue, (first, end) in self.hidden.items():
@@ -345,7 +334,6 @@ def _lag_of(cells: Sequence[_AtMaster], masters: Masters, topic: str | None) -> 
 
 
 def unread(place: BrokerPlace, answer: Answered[Any]) -> Gap:
-    """Return the gap that a master leaves which did not answer."""
     assert answer.error is not None, "it has answered"
     return Gap(place.cluster, place.broker_name, f"not readable: {sentence_of(answer.error)}")
 

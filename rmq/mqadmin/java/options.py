@@ -27,18 +27,14 @@ class CommandOption(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """How it is written in the usage."""
         return f"-{self.short}" if self.short else f"--{self.long}"
 
 
 class ExclusiveOptions(NamedTuple):
-    """Options that exclude each other."""
-
     options: tuple[CommandOption, ...]
 
     @property
     def text(self) -> str:
-        """What the message says where none of them is given."""
         return f"[{', '.join(f'{each.flag} {each.summary}' for each in self.options)}]"
 
 
@@ -53,21 +49,17 @@ class CommandOptions:
             yield from entry.options if isinstance(entry, ExclusiveOptions) else (entry,)
 
     def group_of(self, option: CommandOption) -> ExclusiveOptions | None:
-        """Return the group that an option is in."""
         return next(
             (each for each in self.entries if isinstance(each, ExclusiveOptions) and option in each.options), None
         )
 
     def named(self, name: str) -> CommandOption | None:
-        """Return an option by its short or long name."""
         return next((each for each in self if name in (each.short, each.long)), None)
 
     def is_short(self, name: str) -> bool:
-        """Return whether an option has this short name."""
         return bool(name) and any(each.short == name for each in self)
 
     def is_long(self, name: str) -> bool:
-        """Return whether an option has this long name."""
         return any(each.long == name for each in self)
 
     def matching_long(self, name: str) -> list[str]:
@@ -89,12 +81,10 @@ def either(*options: CommandOption) -> ExclusiveOptions:
 
 
 def value(short: str | None, long: str, summary: str, *, required: bool = False) -> CommandOption:
-    """Return an option with a value."""
     return CommandOption(short, long, summary, has_value=True, is_required=required)
 
 
 def switch(short: str, long: str, summary: str) -> CommandOption:
-    """Return an option without a value."""
     return CommandOption(short, long, summary, has_value=False)
 
 
@@ -109,13 +99,10 @@ class OptionsError(Exception):
 
 
 class CommandLine:
-    """The options that were given, with their values."""
-
     def __init__(self, values: dict[str, str | None]) -> None:
         self._values = values
 
     def has(self, name: str) -> bool:
-        """Return whether an option was given, by its key."""
         return name in self._values
 
     def text(self, name: str) -> str | None:
@@ -124,7 +111,6 @@ class CommandLine:
         return None if found is None else found.strip()
 
     def needed(self, name: str) -> str:
-        """Return the value of a required option without blanks around it."""
         found = self.text(name)
         assert found is not None, "a line without a required option is not read"
         return found

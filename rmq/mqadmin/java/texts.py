@@ -105,7 +105,6 @@ def _local(form: str, unix_ms: int) -> str:
 
 
 def json_text(value: JsonValue) -> str:
-    """Return a value on one line."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_key(key)}:{json_text(each)}" for key, each in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -114,7 +113,6 @@ def json_text(value: JsonValue) -> str:
 
 
 def pretty_json(value: JsonValue, depth: int = 0) -> str:
-    """Return a value over several lines."""
     inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
     if isinstance(value, Mapping) and value:
         items = (f"{_key(key)}:{pretty_json(each, depth + 1)}" for key, each in value.items())
