@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, Literal, NamedTuple, TypedDict, Unpack
+from typing import Final, Literal, NamedTuple
 
 import click
 import msgspec
@@ -369,15 +369,6 @@ def _failed(row: ResetRow, error: RemotingError) -> ResetOutcome:
     return ResetOutcome(msgspec.structs.replace(row, state=state, detail=detail), error)
 
 
-class ResetOptions(TypedDict):
-    """What `reset` takes beside the group."""
-
-    topic: str
-    target: str
-    broker: str | None
-    queue: int | None
-
-
 @click.command("reset", cls=ChangeCommand)
 @click.argument("group", shell_complete=group_names)
 @click.option("--topic", metavar="NAME", required=True, shell_complete=topic_names, help="in this topic")
@@ -385,19 +376,21 @@ class ResetOptions(TypedDict):
 @click.option("--broker", metavar="BROKER", shell_complete=broker_names, help="only on this broker set")
 @click.option("--queue", metavar="ID", type=click.IntRange(0), help="only this queue; with --broker")
 @with_session
-async def reset_group(session: OperatorSession, group: str, **chosen: Unpack[ResetOptions]) -> None:
+async def reset_group(
+    session: OperatorSession, group: str, topic: str, target: str, broker: str | None, queue: int | None
+) -> None:
     """Let a group go on at another place of a topic: messages are read again, or skipped.
 
     TIME is 2026-11-27T10:00:00Z, or mqadmin's 2026-11-27#10:00:00:000 in the zone of this machine; a number is an
     offset. Brokers from 5.1 on send members there (15, 222). Older ones send those that are online to a time (222),
     which takes up to 15 s; without members the offsets are committed (15).
     """
-    if chosen["queue"] is not None and chosen["broker"] is None:
+    if queue is not None and broker is None:
         raise WrongUse("--queue needs --broker: each broker set has queues with this id")
-    wanted = WantedReset(group, chosen["topic"], target_of(chosen["target"]), chosen["queue"])
+    wanted = WantedReset(group, topic, target_of(target), queue)
     route, beside = await route_at_first(session.site, wanted.topic)
-    found = masters_in(route, chosen["broker"])
-    gaps = beside if chosen["broker"] is None else []
+    found = masters_in(route, broker)
+    gaps = beside if broker is None else []
     await check_group(session.site, group, found, gaps)
     planned = await plan_reset(session.site, wanted, found, route)
     rows = [row for each in planned for row in each.rows]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, TypedDict, Unpack
+from typing import ClassVar
 
 import click
 import msgspec
@@ -386,18 +386,6 @@ def _count(queues: int) -> str:
     return f"{queues} queue{'' if queues == 1 else 's'}"
 
 
-class GroupCreation(TypedDict):
-    """What `create` takes beside the name."""
-
-    cluster: str | None
-    broker: str | None
-    no_consume: bool
-    no_broadcast: bool
-    orderly: bool
-    retry_queues: int
-    retry_max: int
-
-
 @click.command("create", cls=ChangeCommand)
 @click.argument("group")
 @_AT_CLUSTER
@@ -410,16 +398,27 @@ class GroupCreation(TypedDict):
     "--retry-max", default=16, show_default=True, type=click.IntRange(-1), help="before the dead-letter topic"
 )
 @with_session
-async def create_group(session: OperatorSession, group: str, **chosen: Unpack[GroupCreation]) -> None:
+async def create_group(
+    session: OperatorSession,
+    group: str,
+    cluster: str | None,
+    broker: str | None,
+    *,
+    no_consume: bool,
+    no_broadcast: bool,
+    orderly: bool,
+    retry_queues: int,
+    retry_max: int,
+) -> None:
     """Create a group at masters (request 200). Of one that exists all settings are replaced, after a question."""
-    found, gaps = chosen_masters(await session.site.cluster(), chosen["cluster"], chosen["broker"])
+    found, gaps = chosen_masters(await session.site.cluster(), cluster, broker)
     wanted = NewSubscriptionGroup(
         group_name=group,
-        consume_enable=not chosen["no_consume"],
-        consume_broadcast_enable=not chosen["no_broadcast"],
-        consume_message_orderly=chosen["orderly"],
-        retry_queue_nums=chosen["retry_queues"],
-        retry_max_times=chosen["retry_max"],
+        consume_enable=not no_consume,
+        consume_broadcast_enable=not no_broadcast,
+        consume_message_orderly=orderly,
+        retry_queue_nums=retry_queues,
+        retry_max_times=retry_max,
     )
     request = create_at(wanted)
     answers = await session.site.answers((each.address for each in found), configured_groups())
