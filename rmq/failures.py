@@ -171,8 +171,7 @@ def state_of(error: RemotingError) -> tuple[Literal["failed", "unknown"], str]:
 
 def failure_of(error: RemotingError, address: str) -> CommandFailed:
     """Return the failure of a command whose only request, to this address, failed."""
-    kind = next(each for each in _KINDS if each.exit_code == exit_code_of(error))
-    return kind(f"{address}: {sentence_of(error)}")
+    return failure_of_all([(address, error)])
 
 
 def failure_of_all(errors: Sequence[tuple[str, RemotingError]]) -> CommandFailed:

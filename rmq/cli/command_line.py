@@ -21,8 +21,8 @@ Every option may stand before or behind the command. Exit codes and examples: do
 
 
 class Verb(NamedTuple):
-    module: str
-    function: str
+    #: Module and function, below `rmq`.
+    place: str
     summary: str
 
 
@@ -47,7 +47,8 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         try:
-            command: click.Command = getattr(import_module(entry.module), entry.function)
+            module, _, function = entry.place.rpartition(".")
+            command: click.Command = getattr(import_module(f"rmq.{module}"), function)
         except ModuleNotFoundError as error:
             what = f"{cmd_name} needs {error.name}, which is not installed here"
             raise NotSupportedThere(f"{what}: pip install 'rocketmq-control-plane[server]'") from None

@@ -39,7 +39,7 @@ from rmq.failures import (
     PartlyDone,
     UnknownName,
     WrongUse,
-    failure_of_all,
+    failure_of,
     sentence_of,
     state_of,
     unknown_sentence,
@@ -220,7 +220,7 @@ async def _ways(site: Site, wanted: WantedReset, found: Sequence[BrokerPlace]) -
     connections = await connections_at(site, addresses, wanted.group)
     for each in connections:
         if each.error is not None:
-            raise failure_of_all([(each.address, each.error)])
+            raise failure_of(each.error, each.address)
         if each.result is not None and each.result.is_broadcasting:
             raise CommandFailed(f"the members of {wanted.group} broadcast: each has its own offsets, and brokers none")
     is_online = any(each.result is not None for each in connections)
@@ -275,7 +275,7 @@ async def _results(site: Site, address: str, requests: Sequence[AdminRequest[Fou
     answers = await site.answers_to((address, each) for each in requests)
     for each in answers:
         if each.error is not None:
-            raise failure_of_all([(address, each.error)])
+            raise failure_of(each.error, address)
     return [each.result for each in answers]
 
 
@@ -330,7 +330,7 @@ def failure_in(outcomes: Sequence[ResetOutcome]) -> CommandFailed | None:
     first = next((each for each in outcomes if each.error is not None), None)
     if first is None or first.error is None:
         return CommandFailed(text)
-    return failure_of_all([(first.row.broker_name, first.error)])
+    return failure_of(first.error, first.row.broker_name)
 
 
 async def _reset(site: Site, wanted: WantedReset, broker: BrokerReset, row: ResetRow) -> ResetOutcome:
