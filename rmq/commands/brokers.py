@@ -15,7 +15,7 @@ from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.completion import broker_names, cluster_names
 from rmq.failures import CommandFailed, PartlyDone, UnknownName, sentence_of, unknown_sentence
-from rmq.output.formats import RowKey
+from rmq.output.formats import RowKey, row_of
 from rmq.site.brokers import (
     BrokerPlace,
     away_sentence,
@@ -153,26 +153,15 @@ def _away_rows(away: AwaySet) -> list[BrokerRow]:
 
 
 def _row(place: BrokerPlace, answer: Answered[BrokerRuntime] | None) -> BrokerRow:
-    listed = BrokerRow(
-        cluster=place.cluster,
-        broker_name=place.broker_name,
-        broker_id=place.broker_id,
-        broker_addr=place.address,
-        role="master" if place.broker_id == MASTER_ID else "slave",
-    )
+    role = "master" if place.broker_id == MASTER_ID else "slave"
+    listed = row_of(BrokerRow, place, broker_addr=place.address, role=role)
     if answer is None:
         return listed
     if answer.error is not None:
         return msgspec.structs.replace(listed, reason=sentence_of(answer.error))
-    runtime = answer.result
-    return msgspec.structs.replace(
-        listed,
-        version=runtime.version,
-        boot_unix_ms=runtime.boot_unix_ms,
-        put_tps=runtime.put_tps,
-        max_offset=runtime.commit_log_max_offset,
-        dispatch_behind_bytes=runtime.dispatch_behind_bytes,
-    )
+    found = answer.result
+    same = {name: getattr(found, name) for name in ("version", "boot_unix_ms", "put_tps", "dispatch_behind_bytes")}
+    return msgspec.structs.replace(listed, max_offset=found.commit_log_max_offset, **same)
 
 
 @click.command("drain-write", cls=ChangeCommand)

@@ -19,7 +19,7 @@ from rmq.cli.options import ChangeCommand, ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.completion import broker_names, cluster_names
 from rmq.failures import UnknownName, WrongUse, sentence_of, unknown_sentence
-from rmq.output.formats import RowKey
+from rmq.output.formats import RowKey, row_of
 from rmq.site.changes import SiteChange
 from rmq.site.http_api import ApiRequest, call, controllers
 from rmq.site.site import Answered, Site, check_complete
@@ -95,14 +95,9 @@ def _controller_row(answer: Answered[ReportedMetadata]) -> ControllerRow:
     if answer.error is not None:
         return ControllerRow(address=answer.address, role="failed", reason=sentence_of(answer.error))
     found = answer.result
-    return ControllerRow(
-        address=answer.address,
-        role="leader" if found.is_leader else "follower",
-        group=found.group,
-        leader_id=found.controller_leader_id,
-        leader_address=found.controller_leader_address,
-        peers=found.peers,
-    )
+    role = "leader" if found.is_leader else "follower"
+    leader = {"leader_id": found.controller_leader_id, "leader_address": found.controller_leader_address}
+    return row_of(ControllerRow, found, address=answer.address, role=role, **leader)
 
 
 def _replica_rows(name: str, found: ReportedBrokerSet) -> list[ReplicaRow]:

@@ -193,7 +193,13 @@ class PastRouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def differences(topic: str, before: Sequence[Seen], after: Sequence[Seen]) -> list[PastRouteRow]:
     """Return the rows that only one of two moments has, by NameServer; doubts make no difference."""
     rows: list[PastRouteRow] = []
-    tables = [{each.ns_id: _without_doubt(past_route_rows(topic, each)) for each in known} for known in (before, after)]
+    tables = [
+        {
+            each.ns_id: [msgspec.structs.replace(row, doubt=None) for row in past_route_rows(topic, each)]
+            for each in known
+        }
+        for known in (before, after)
+    ]
     for ns_id in sorted({*tables[0], *tables[1]}):
         former, later = (table.get(ns_id, []) for table in tables)
         rows += [msgspec.structs.replace(row, change="removed") for row in former if row not in later]
@@ -212,10 +218,6 @@ def past_route_rows(topic: str, seen: Seen) -> list[PastRouteRow]:
     return [_row(topic, seen, name, sets.get(name), queues.get(name)) for name in dict.fromkeys([*sets, *queues])]
 
 
-def _without_doubt(rows: Sequence[PastRouteRow]) -> list[PastRouteRow]:
-    return [msgspec.structs.replace(row, doubt=None) for row in rows]
-
-
 def _row(topic: str, seen: Seen, name: str, members: BrokerData | None, queues: QueueData | None) -> PastRouteRow:
     route = seen.route
     assert route is not None, "only a route has broker sets"
@@ -231,13 +233,9 @@ def _row(topic: str, seen: Seen, name: str, members: BrokerData | None, queues: 
     if members is not None:
         row = msgspec.structs.replace(row, **_of_members(route, members))
     if queues is not None:
-        row = msgspec.structs.replace(
-            row,
-            read_queue_nums=queues.read_queue_nums,
-            write_queue_nums=queues.write_queue_nums,
-            perm=queues.perm,
-            topic_sys_flag=queues.topic_sys_flag or None,
-        )
+        sys_flag = queues.topic_sys_flag or None
+        more = {name: getattr(queues, name) for name in ("read_queue_nums", "write_queue_nums", "perm")}
+        row = msgspec.structs.replace(row, topic_sys_flag=sys_flag, **more)
     return row
 
 

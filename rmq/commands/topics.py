@@ -24,7 +24,7 @@ from rmq.cli.options import ListCommand, SiteCommand, WatchCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.completion import cluster_names, topic_names
 from rmq.failures import CommandFailed, NotSupportedThere, PartlyDone, WrongUse, failure_of_all, sentence_of
-from rmq.output.formats import RowKey
+from rmq.output.formats import RowKey, row_of
 from rmq.output.printable import matches
 from rmq.site.brokers import Gap, check_cluster, check_gaps, gaps_in, masters, members_of_cluster, not_found, places
 from rmq.site.site import Answered, Site, both, check_complete, check_requests
@@ -157,30 +157,23 @@ def _merged(routes: Mapping[str, list[RouteRow]], whole: int) -> list[RouteRow]:
             rows.append(each)
     owners = [[address for address, found in routes.items() if row in found] for row in rows]
     return [
-        row if len(addresses) == whole else _only_at(row, addresses)
+        row if len(addresses) == whole else msgspec.structs.replace(row, only_at=addresses)
         for row, addresses in zip(rows, owners, strict=True)
     ]
-
-
-def _only_at(row: RouteRow, addresses: list[str]) -> RouteRow:
-    return msgspec.structs.replace(row, only_at=addresses)
 
 
 def _rows_of(topic: str, route: TopicRoute) -> list[RouteRow]:
     rows = []
     for name, queues in sorted(route.queues.items()):
         broker_set = route.broker_sets.get(name)
-        row = RouteRow(
-            topic=topic,
-            broker_name=name,
-            cluster=broker_set.cluster if broker_set else None,
-            read_queue_nums=queues.read_queue_nums,
-            write_queue_nums=queues.write_queue_nums,
-            perm=queues.perm,
-            broker_addrs={str(key): each for key, each in broker_set.addresses.items()} if broker_set else None,
-            order_topic_conf=route.order_conf or None,
-        )
-        rows.append(row)
+        more = {
+            "topic": topic,
+            "broker_name": name,
+            "cluster": broker_set.cluster if broker_set else None,
+            "broker_addrs": {str(key): each for key, each in broker_set.addresses.items()} if broker_set else None,
+            "order_topic_conf": route.order_conf or None,
+        }
+        rows.append(row_of(RouteRow, queues, **more))
     return rows
 
 
@@ -317,28 +310,16 @@ def _row(name: str, definition: TopicDefinition | None, ends: Mapping[MessageQue
     if definition is None:
         return TopicShownRow(broker_name=name, reason="this broker does not have the topic")
     stored = [each.last_stored_unix_ms for each in ends.values() if each.last_stored_unix_ms is not None]
-    return TopicShownRow(
-        broker_name=name,
-        read_queue_nums=definition.read_queue_nums,
-        write_queue_nums=definition.write_queue_nums,
-        perm=definition.perm,
-        order=definition.is_order,
-        attributes=dict(definition.attributes) or None,
-        messages=sum(each.max_offset - (each.min_offset or 0) for each in ends.values()),
-        last_stored_unix_ms=max(stored, default=None),
-    )
+    messages = sum(each.max_offset - (each.min_offset or 0) for each in ends.values())
+    more = {"order": definition.is_order, "attributes": dict(definition.attributes) or None, "messages": messages}
+    last_unix_ms = max(stored, default=None)
+    return row_of(TopicShownRow, definition, broker_name=name, last_stored_unix_ms=last_unix_ms, **more)
 
 
 def _queue_rows(name: str, ends: Mapping[MessageQueue, QueueOffsets]) -> Iterator[TopicShownRow]:
     for queue, each in sorted(ends.items(), key=lambda item: item[0].queue_id):
-        yield TopicShownRow(
-            broker_name=name,
-            queue_id=queue.queue_id,
-            min_offset=each.min_offset,
-            max_offset=each.max_offset,
-            messages=each.max_offset - (each.min_offset or 0),
-            last_stored_unix_ms=each.last_stored_unix_ms,
-        )
+        messages = each.max_offset - (each.min_offset or 0)
+        yield row_of(TopicShownRow, each, broker_name=name, queue_id=queue.queue_id, messages=messages)
 
 
 @click.command("watch", cls=WatchCommand)
