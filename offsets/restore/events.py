@@ -6,8 +6,9 @@ from typing import Final, Self
 from history.offset_families import OFFSET_CHANGE_BY_OPERATOR
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from offsets.restore.operations import Operation
-from offsets.restore.rules import RestoredQueue, Status
+from offsets.restore.rules import RestoredQueue  # noqa: TC001
 from serving.logging.events import Level
+from serving.shapes.offsets import Status
 from serving.telemetry.events import Count, Counter, Event
 
 RESTORED: Final = Counter(

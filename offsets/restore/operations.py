@@ -14,10 +14,11 @@ from typing import Final
 import msgspec
 
 from offsets.kept_documents import KeptDocuments
-from offsets.restore.rules import RestoredQueue, Status, Wanted
+from offsets.restore.rules import RestoredQueue, Wanted
 from offsets.values import SetName
 from remoting.admin.log_epochs import LogEpoch
 from serving.durable_file import DurableFileError
+from serving.shapes.offsets import Status
 
 OPERATIONS_MAX: Final = 100
 _ID_BYTES: Final = 8

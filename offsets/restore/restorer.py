@@ -27,7 +27,6 @@ from offsets.restore.rules import (
     Options,
     QueueNow,
     RestoredQueue,
-    Status,
     Wanted,
     needs_proof,
     plan,
@@ -42,6 +41,7 @@ from remoting.clock import Clock
 from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Refused
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 from serving.durable_file import DurableFileError
+from serving.shapes.offsets import Status
 from serving.telemetry.events import Event
 
 if TYPE_CHECKING:

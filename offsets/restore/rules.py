@@ -8,7 +8,6 @@ since is not proved, whatever clocks say. What somebody has set since stays.
 Each refusal that an operator can override names the field that does it.
 """
 
-import enum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,22 +15,10 @@ from msgspec.structs import replace
 
 from offsets.queue_proof import Proved, QueueEnds
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName, is_writable
+from serving.shapes.offsets import Status
 
 #: Queues of groups that one operation may change.
 RESTORED_MAX: Final = 10_000
-
-
-class Status(enum.StrEnum):
-    #: The broker shows the offset, or what its group has consumed since.
-    DONE = "done"
-    #: It is to be written, or would be.
-    WOULD_CHANGE = "would change"
-    #: The broker shows it already.
-    RIGHT = "right already"
-    #: Nothing is written, and `why` says what to do.
-    NOT_PROVED = "not proved"
-    #: It was to be written, and the broker does not show it for certain.
-    FAILED = "failed"
 
 
 class Options(NamedTuple):

@@ -54,7 +54,7 @@ class Controller:
 
     def emit(self, event):
         if isinstance(event, RoleChecked):
-            self.checked.append((event.key, event.answer))
+            self.checked.append(event)
 
     def fall_silent(self):
         self._port.close()

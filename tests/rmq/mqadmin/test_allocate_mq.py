@@ -1,7 +1,7 @@
 """`mqadmin allocateMQ`: the cases of docs/protocol/queue-locks.md 6 that Java has answered."""
 
 from remoting.admin.message_queues import MessageQueue
-from rmq.mqadmin.topics.allocation import as_allocate_mq
+from rmq.mqadmin.topics import as_allocate_mq
 
 
 def test_queues_come_in_the_order_of_a_java_hash_set():

@@ -12,7 +12,7 @@ from peers.scripted import Line, ScriptedBroker
 from peers.waiting import wait_until
 
 from remoting.admin.message_queues import MessageQueue
-from rmq.mqadmin.topics.allocation import as_allocate_mq
+from rmq.mqadmin.topics import as_allocate_mq
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
