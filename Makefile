@@ -61,7 +61,7 @@ coverage: $(VENV)/.dev
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
-## test: the fast checks, then each behaviour once; 20 to 30 minutes on two cores
+## test: the fast checks, then each behaviour once; 8 minutes on two cores
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check collect
 	$(PYTEST) -m "not soak and not broad"
