@@ -1,6 +1,6 @@
 """Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
 
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import ReplicaInfoCache
 
 from controller.decisions.cluster_view import ClusterView
 from controller.failure_detection.heartbeats import LastHeartbeat
