@@ -371,7 +371,7 @@ class World:
 
     async def _run(self, seconds):
         for broker in self.brokers:
-            broker.boot()
+            self._boot(broker)
         self._elect(self.brokers[0])
         for group in self.groups.values():
             self._connect(group, 5)
@@ -390,6 +390,11 @@ class World:
                 task.cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+    def _boot(self, broker):
+        broker.boot()
+        for group in self.groups.values():
+            group.connected.pop(broker.address, None)
 
     def _elect(self, broker):
         self.epoch += 1
@@ -610,10 +615,10 @@ class World:
             if self.chance(0.4):
                 self._remake(self.random.choice(self.topics))
             self._start_returning(1)
-            former.boot()
+            self._boot(former)
             return
         self._lose(former, copy)
-        former.boot()
+        self._boot(former)
         self.followed = before
         if self.has_epochs:
             self._elect(former)
