@@ -14,6 +14,8 @@ Left out, so no history shows it:
 - How members of several clients share queues: each group is one member.
 - What happens at the new master in the moments between the look at its offsets and messages, and a write.
 - A client that goes back to exactly the offset that the next master had as a replica: nobody can see that.
+- Rewinds of a queue that a later master does not show: a slave may keep the queue of a topic that was made anew. What a
+  group has read at all, and does not see there, counts as read.
 - Clients that begin without an offset are not judged: what they skip is by their own policy.
 """
 
@@ -102,9 +104,10 @@ class Group:
         position = min(max(position, first), end)
         queue = broker.queues.get((topic, queue_id))
         if self.seen.get((topic, queue_id)) is not queue:
-            # Whatever is there, it goes on behind it by itself.
+            # Whatever is there, it goes on behind it by itself. What is not there cannot be read again.
             self.seen[topic, queue_id] = queue
             self._pass_over(broker, key, 0, position)
+            self.world.read(key, self.world.ever_read(key) - {uid for _, uid in queue or ()})
         until = min(end, position + self.world.random.randrange(4))
         uids = {uid for _, uid in broker.queues.get((topic, queue_id), [])[position:until]}
         if self.pops:
@@ -319,10 +322,13 @@ class World:
     def read(self, key, uids):
         self.reads[key][-1] |= uids
 
-    def moved(self, group, topic, queue_id, kept):
-        """Take that somebody wants messages to be read again but for those in `kept`; return how often so far."""
+    def ever_read(self, key):
+        return set().union(*self.reads[key])
+
+    def moved(self, group, topic, queue_id, wanted):
+        """Take that somebody wants messages to be read again; return how often that happened so far."""
         key = group, topic, queue_id
-        self.reads[key].append({uid for uid in kept if any(uid in uids for uids in self.reads[key])})
+        self.reads[key].append(self.ever_read(key) - wanted)
         self.moves[key] += 1
         return self.moves[key]
 
@@ -365,7 +371,7 @@ class World:
 
     async def _run(self, seconds):
         for broker in self.brokers:
-            broker.boot()
+            self._boot(broker)
         self._elect(self.brokers[0])
         for group in self.groups.values():
             self._connect(group, 5)
@@ -384,6 +390,11 @@ class World:
                 task.cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+    def _boot(self, broker):
+        broker.boot()
+        for group in self.groups.values():
+            group.connected.pop(broker.address, None)
 
     def _elect(self, broker):
         self.epoch += 1
@@ -426,8 +437,10 @@ class World:
                 if master is not None and group.pulls_from(master):
                     group.consume(master)
                 # Pulls carry commits too. Without a master clients commit to any replica.
-                if alive and (tick % 10 == 0 or (master is not None and self.chance(0.3))):
-                    group.commit(master or self.random.choice(alive))
+                if master is None and alive and tick % 10 == 0:
+                    group.commit(self.random.choice(alive))
+                elif master is not None and group.pulls_from(master) and (tick % 10 == 0 or self.chance(0.3)):
+                    group.commit(master)
                 if self.chance(0.002):
                     self._stop_or_start(group)
 
@@ -462,13 +475,15 @@ class World:
 
     def _catch_up(self, broker, master):
         """Cut what is not in the log of the master, as a slave does that joins with the epochs of both."""
-        common = 0
-        for mine, its in zip(broker.log.messages, master.log.messages, strict=False):
-            if mine.uid != its.uid:
-                break
-            common += mine.length
-        if self.has_epochs and common < broker.log.end:
-            broker.cut_log(common)
+        if not self.has_epochs:
+            return
+        mine, its = broker.log.messages, master.log.messages
+        count = min(len(mine), len(its))
+        # Logs with epochs are copied from where they part only: below a message that both have they are the same.
+        while count and mine[count - 1].uid != its[count - 1].uid:
+            count -= 1
+        if count < len(mine):
+            broker.cut_log(broker.log.places[count])
 
     async def _operate(self):
         while True:
@@ -498,10 +513,10 @@ class World:
     def _rewind(self, master, group, topic, queue_id, *, is_seek):
         key = group.name, topic, queue_id
         offset = self.random.randint(0, master.offset(*key) or 0)
-        kept = {uid for _, uid in master.queues.get((topic, queue_id), [])[:offset]}
+        wanted = {uid for _, uid in master.queues.get((topic, queue_id), [])[offset:]}
         if group.pops:
             return
-        moves = self.moved(*key, kept)
+        moves = self.moved(*key, wanted)
         if is_seek:
             # It commits that within 5 s.
             if group.is_online:
@@ -600,10 +615,10 @@ class World:
             if self.chance(0.4):
                 self._remake(self.random.choice(self.topics))
             self._start_returning(1)
-            former.boot()
+            self._boot(former)
             return
         self._lose(former, copy)
-        former.boot()
+        self._boot(former)
         self.followed = before
         if self.has_epochs:
             self._elect(former)
