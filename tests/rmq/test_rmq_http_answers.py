@@ -42,7 +42,7 @@ RESIZE = {
 }
 #: Longer than any test takes.
 NEVER_S = "600"
-NOTHING_WRITTEN = {"operationId": "", "counts": {"would change": 1}, "problems": [], "queues": []}
+NOTHING_WRITTEN = {"dryRun": True, "operationId": "", "counts": {"would change": 1}, "problems": [], "queues": []}
 
 
 class HttpPeer:

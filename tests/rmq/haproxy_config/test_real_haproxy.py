@@ -174,4 +174,4 @@ async def test_sessions_of_the_process_before_a_reload_end(proxied):
 async def test_brokers_are_checked_under_their_names_whatever_those_are(tmp_path, name):
     async with Proxied(tmp_path, set_name=name) as proxied:
         await eventually(lambda: len(proxied.controller.checked) > 3, "brokers are checked")
-        assert {key for key, _ in proxied.controller.checked} == {BrokerKey(name, 1), BrokerKey(name, 2)}
+        assert {event.key for event in proxied.controller.checked} == {BrokerKey(name, 1), BrokerKey(name, 2)}
