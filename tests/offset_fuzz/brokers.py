@@ -162,8 +162,7 @@ class Broker:
 
     def drop_offsets(self, group, topic):
         for queue_id in self.offsets.pop((group, topic), {}):
-            wanted = {uid for _, uid in self.queues.get((topic, queue_id), [])}
-            self.moves[group, topic, queue_id] = self.world.moved(group, topic, queue_id, wanted)
+            self.moves[group, topic, queue_id] = self.world.moved(group, topic, queue_id, set())
 
     def copy_offsets(self, master):
         for (group, topic), queues in master.offsets.items():

@@ -14,8 +14,8 @@ Left out, so no history shows it:
 - How members of several clients share queues: each group is one member.
 - What happens at the new master in the moments between the look at its offsets and messages, and a write.
 - A client that goes back to exactly the offset that the next master had as a replica: nobody can see that.
-- Rewinds of a queue that a later master does not show: a slave may keep the queue of a topic that was made anew. What a
-  group has read at all, and does not see there, counts as read.
+- Messages that the former master had and did not show: a slave keeps the queue of a topic that was made anew, numbers
+  what comes after it otherwise than its master, and nobody sees that from offsets and logs.
 - Clients that begin without an offset are not judged: what they skip is by their own policy.
 """
 
@@ -104,10 +104,9 @@ class Group:
         position = min(max(position, first), end)
         queue = broker.queues.get((topic, queue_id))
         if self.seen.get((topic, queue_id)) is not queue:
-            # Whatever is there, it goes on behind it by itself. What is not there cannot be read again.
+            # Whatever is there, it goes on behind it by itself.
             self.seen[topic, queue_id] = queue
             self._pass_over(broker, key, 0, position)
-            self.world.read(key, self.world.ever_read(key) - {uid for _, uid in queue or ()})
         until = min(end, position + self.world.random.randrange(4))
         uids = {uid for _, uid in broker.queues.get((topic, queue_id), [])[position:until]}
         if self.pops:
@@ -322,13 +321,10 @@ class World:
     def read(self, key, uids):
         self.reads[key][-1] |= uids
 
-    def ever_read(self, key):
-        return set().union(*self.reads[key])
-
-    def moved(self, group, topic, queue_id, wanted):
-        """Take that somebody wants messages to be read again; return how often that happened so far."""
+    def moved(self, group, topic, queue_id, kept):
+        """Take that somebody wants messages to be read again but for those in `kept`; return how often so far."""
         key = group, topic, queue_id
-        self.reads[key].append(self.ever_read(key) - wanted)
+        self.reads[key].append({uid for uid in kept if any(uid in uids for uids in self.reads[key])})
         self.moves[key] += 1
         return self.moves[key]
 
@@ -351,11 +347,18 @@ class World:
         first, _ = broker.ends(topic, queue_id)
         passed = {uid for _, uid in broker.queues.get((topic, queue_id), [])[max(old, first) : offset]}
         # Messages of a deleted topic come back where a slave keeps its queues: nobody waits for them.
-        unread = passed - read - self.deleted
+        unread = passed - read - self.deleted - self._hidden(manager, topic, queue_id)
         is_race = self.loop.time() - self.remade_s.get(topic, -1e9) < WRITTEN_WITHIN_S
         if unread and not is_race:
             why = f"seed {self.seed}: {key} on {broker.address} goes to {offset} over {sorted(unread)}"
             self.failure = self.failure or Violation(why)
+
+    def _hidden(self, manager, topic, queue_id):
+        """Return the messages that the master whose readings count has in its log, and does not show in the queue."""
+        known = manager.readings.known_before(manager.following.last, self.clock.now_ms())
+        former = next(broker for broker in self.brokers if broker.address == known.readings[-1].master)
+        logged = {each.uid for each in former.log.messages if (each.topic, each.queue_id) == (topic, queue_id)}
+        return logged - {uid for _, uid in former.queues.get((topic, queue_id), [])}
 
     # What happens
 
@@ -513,10 +516,10 @@ class World:
     def _rewind(self, master, group, topic, queue_id, *, is_seek):
         key = group.name, topic, queue_id
         offset = self.random.randint(0, master.offset(*key) or 0)
-        wanted = {uid for _, uid in master.queues.get((topic, queue_id), [])[offset:]}
+        kept = {uid for _, uid in master.queues.get((topic, queue_id), [])[:offset]}
         if group.pops:
             return
-        moves = self.moved(*key, wanted)
+        moves = self.moved(*key, kept)
         if is_seek:
             # It commits that within 5 s.
             if group.is_online:
