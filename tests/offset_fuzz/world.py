@@ -356,6 +356,8 @@ class World:
     def _hidden(self, manager, topic, queue_id):
         """Return the messages that the master whose readings count has in its log, and does not show in the queue."""
         known = manager.readings.known_before(manager.following.last, self.clock.now_ms())
+        if known is None:
+            return set()
         former = next(broker for broker in self.brokers if broker.address == known.readings[-1].master)
         logged = {each.uid for each in former.log.messages if (each.topic, each.queue_id) == (topic, queue_id)}
         return logged - {uid for _, uid in former.queues.get((topic, queue_id), [])}
