@@ -287,7 +287,7 @@ class NameServer:
         self._landing = Landing(folder, f"namesrv:9876-{boot_ms}")
         self._maker = RowMaker("namesrv_9876", boot_ms, "namesrv")
         self._state = RouteState(NameServerConfig())
-        self._state.record_changes()
+        self._state.records_changes = True
         self._settings = SharedSettings()
         #: What each broker has, whether it is there or not.
         self._has = [dict(plan.first) for _ in range(plan.size.brokers)]

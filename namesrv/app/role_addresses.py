@@ -13,15 +13,11 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core.role_addresses.checks import (
-    BrokerIdentity,
-    RoleAddressChecks,
-    RoleAddressUse,
-)
+from namesrv.core.role_addresses.checks import BrokerIdentity, RoleAddressUse
 from namesrv.core.role_addresses.documents import rules_of_toml
-from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import TICK_MS, RoleAddresses, RoleAddressLoop
 from namesrv.observability.event_log import NameServerEventLog
+from namesrv.settings.config import NameServerConfig
 from remoting.admin.brokers import broker_options
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import Requester
@@ -32,33 +28,81 @@ from serving.config.table_documents import TableMistake, TablesRefused
 from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
 from serving.durable_file import NotReadable, read_latest, recover
 
+#: Time between two tries to write a file that cannot be written.
+RETRY_MS: Final = 30_000
+#: Addresses that are checked at a time.
+AT_ONCE: Final = 32
+#: As much as a client waits for an answer.
+TIMEOUT_MS: Final = 3_000
+#: While an address is to lead to another broker: one that does not answer must not keep others from being checked.
+QUICK_TIMEOUT_MS: Final = 1_000
+#: A broker's options have some 15 KiB. To read a longer answer would hold up peers.
+ANSWER_BYTES_MAX: Final = 256 * 1024
+#: The name of a check among the background tasks.
+CHECK_ROLE_ADDRESS: Final = "check_role_address"
+#: By which a broker shows who it is; those of its role follow an election at once.
+_OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")
 
-class RoleAddressSource:
-    """Keeps the rules in force as their file says."""
+
+class _StoredUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One address as the file has it."""
+
+    set: str
+    broker_id: int
+    address: str
+
+
+class _StoredUses(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The whole file."""
+
+    given: list[_StoredUse]
+
+
+class RoleAddressKeeper:
+    """Keeps the rules in force as their file says, checks where addresses lead, and stores which of them peers get.
+
+    After a restart peers get the stored ones again without a further check. A set may be failing over just then, and to
+    check its address first would give peers another one in between.
+    """
 
     def __init__(
         self,
-        path: str,
+        config: NameServerConfig,
         role_addresses: RoleAddresses,
         reclassify: Callable[[], None],
+        client: Requester,
         clock: Clock,
-        observer: NameServerEventLog,
+        event_log: NameServerEventLog,
+        tasks: BackgroundTasks,
     ) -> None:
         """Call `reclassify` whenever peers may be of other audiences."""
-        self._path = path
-        self._file = WatchedFile(path)
+        self._path, self._store_path = config.role_address_file, config.role_address_store_path
+        self._file = WatchedFile(self._path)
         self._role_addresses = role_addresses
-        role_addresses.source = path
+        role_addresses.source = self._path
         self._reclassify = reclassify
+        self._client = client
         self._clock = clock
-        self._observer = observer
+        self._event_log = event_log
+        self._tasks = tasks
+        #: What the file of given addresses holds; None if that is not known.
+        self._stored: list[RoleAddressUse] | None = None
+        #: It is not to be written before.
+        self._due_ms = 0
+        self._last_error = ""
+        self._under_way: dict[RoleAddressUse, asyncio.Task[bool]] = {}
+
+    # Rules
 
     async def follow_role_addresses(self) -> None:
         """Read the file each second, and follow the brokers in between, for ever."""
         while True:
             await self.read_file()
             for _ in range(round(LOOK_S * 1000 / TICK_MS)):
-                self.tick()
+                before = self._role_addresses.loops
+                # Brokers that register with role addresses, and sets that have had no master for too long.
+                self._role_addresses.tick(self._clock.now_ms())
+                self._report_loops(before)
                 await asyncio.sleep(TICK_MS / 1000)
 
     async def read_file(self) -> None:
@@ -76,167 +120,89 @@ class RoleAddressSource:
             rules = await asyncio.to_thread(rules_of_toml, text)
         except TablesRefused as refusal:
             self._refuse(refusal)
-        else:
-            self._take(rules)
-
-    def tick(self) -> None:
-        """Follow brokers that register with role addresses, and sets that have had no master for too long."""
-        before = self._role_addresses.loops
-        self._role_addresses.tick(self._clock.now_ms())
-        self._report_loops(before)
-
-    def _take(self, rules: RoleAddressRules) -> None:
+            return
         self._role_addresses.problem = ""
         # In one step, so that no peer gets an answer for another audience.
         self._role_addresses.replace(rules, self._clock.now_ms())
         self._reclassify()
-        self._observer.role_addresses_loaded(self._path, rules)
+        self._event_log.role_addresses_loaded(self._path, rules)
         self._report_loops({})
 
     def _refuse(self, refusal: TablesRefused) -> None:
         self._role_addresses.problem = str(refusal)
-        self._observer.role_addresses_refused(self._path, refusal)
+        self._event_log.role_addresses_refused(self._path, refusal)
 
     def _report_loops(self, before: Mapping[str, RoleAddressLoop]) -> None:
         for name, loop in self._role_addresses.loops.items():
             if before.get(name) != loop:
-                self._observer.role_address_ignored(loop)
+                self._event_log.role_address_ignored(loop)
 
-
-#: Time between two tries to write a file that cannot be written.
-RETRY_MS: Final = 30_000
-
-
-class _StoredUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One address as the file has it."""
-
-    set: str
-    broker_id: int
-    address: str
-
-
-class _StoredUses(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole file."""
-
-    given: list[_StoredUse]
-
-
-class RoleAddressStore:
-    """Keeps the file as the checks are; one task only may call `store`."""
-
-    def __init__(self, path: str, checks: RoleAddressChecks, clock: Clock, observer: NameServerEventLog) -> None:
-        self._path = path
-        self._checks = checks
-        self._clock = clock
-        self._observer = observer
-        #: What the file holds; None if that is not known.
-        self._stored: list[RoleAddressUse] | None = None
-        #: Not to be written before.
-        self._due_ms = 0
-        self._last_error = ""
+    # The addresses that peers get
 
     def restore(self) -> None:
         """Give the checks what the file holds; without it, or with one that is damaged, each address is checked."""
-        path = Path(self._path).expanduser()
+        path = Path(self._store_path).expanduser()
         recover(path)
         try:
-            content = read_latest(path)
-            if content:
+            if content := read_latest(path):
                 uses = msgspec.json.decode(content, type=_StoredUses).given
-                self._stored = [RoleAddressUse(each.set, each.broker_id, each.address) for each in uses]
+                self._stored = [RoleAddressUse(use.set, use.broker_id, use.address) for use in uses]
         except NotReadable as error:
-            self._observer.role_address_store_failed(str(error))
+            self._event_log.role_address_store_failed(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._observer.role_address_store_failed(f"{path} holds no checked role addresses: {error}")
-        self._checks.restore(self._stored or ())
+            self._event_log.role_address_store_failed(f"{path} holds no checked role addresses: {error}")
+        self._role_addresses.checks.restore(self._stored or ())
 
-    async def store(self) -> None:
+    async def _store(self) -> None:
         """Write the file if it is to be another one; where that fails, it is tried again later."""
-        given = self._checks.given()
-        now_ms = self._clock.now_ms()
+        given, now_ms = self._role_addresses.checks.given(), self._clock.now_ms()
         if given == (self._stored or []) or now_ms < self._due_ms:
             return
         uses = [_StoredUse(set=use.set_name, broker_id=use.broker_id, address=use.address) for use in given]
+        text = msgspec.json.encode(_StoredUses(given=uses))
         try:
-            await store(self._path, msgspec.json.encode(_StoredUses(given=uses)), self._observer.written_in_place)
+            await store(self._store_path, text, self._event_log.written_in_place)
         except NotStored as error:
             self._due_ms = now_ms + RETRY_MS
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                self._observer.role_address_store_failed(str(error))
+                self._event_log.role_address_store_failed(str(error))
         else:
             self._stored, self._last_error = given, ""
 
-
-#: Addresses that are checked at a time.
-AT_ONCE: Final = 32
-#: As much as a client waits for an answer.
-TIMEOUT_MS: Final = 3_000
-#: While an address is to lead to another broker: one that does not answer must not keep others from being checked.
-QUICK_TIMEOUT_MS: Final = 1_000
-#: A broker's options have some 15 KiB. To read a longer answer would hold up peers.
-ANSWER_BYTES_MAX: Final = 256 * 1024
-#: The name of a check among the background tasks.
-CHECK_ROLE_ADDRESS: Final = "check_role_address"
-#: By which a broker shows who it is; those of its role follow an election at once.
-_OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")
-
-
-class RoleAddressDialBack:
-    """Checks role addresses for as long as it runs."""
-
-    def __init__(
-        self,
-        role_addresses: RoleAddresses,
-        store: RoleAddressStore,
-        client: Requester,
-        clock: Clock,
-        observer: NameServerEventLog,
-        tasks: BackgroundTasks,
-    ) -> None:
-        self._role_addresses = role_addresses
-        self._store = store
-        self._client = client
-        self._clock = clock
-        self._observer = observer
-        self._tasks = tasks
-        self._under_way: dict[RoleAddressUse, asyncio.Task[bool]] = {}
+    # Checks
 
     async def check_role_addresses(self) -> None:
         """Check addresses when it is their turn, and store which of them peers get, for ever."""
+        checks = self._role_addresses.checks
         try:
             while True:
-                self._start_checks()
-                await self._store.store()
+                free = AT_ONCE - len(self._under_way)
+                for use in checks.due(self._clock.now_ms(), free, self._under_way):
+                    check = self._under_way[use] = self._tasks.start(self._check(use), CHECK_ROLE_ADDRESS)
+                    check.add_done_callback(partial(self._ended, use))
+                await self._store()
                 await asyncio.sleep(TICK_MS / 1000)
         finally:
             for check in self._under_way.values():
                 check.cancel()
 
-    def _start_checks(self) -> None:
-        """Start the checks that are due, as far as others are not under way."""
-        free = AT_ONCE - len(self._under_way)
-        for use in self._role_addresses.checks.due(self._clock.now_ms(), free, self._under_way):
-            check = self._under_way[use] = self._tasks.start(self._check(use), CHECK_ROLE_ADDRESS)
-            check.add_done_callback(partial(self._ended, use))
-
     def _ended(self, use: RoleAddressUse, _: "asyncio.Task[bool]") -> None:
         del self._under_way[use]
 
     async def _check(self, use: RoleAddressUse) -> None:
+        checks = self._role_addresses.checks
         try:
-            is_quick = self._role_addresses.checks.is_quick(use)
-            answer = await self._answer(use.address, QUICK_TIMEOUT_MS if is_quick else TIMEOUT_MS)
+            answer = await self._answer(use.address, QUICK_TIMEOUT_MS if checks.is_quick(use) else TIMEOUT_MS)
         except OutOfResources:
             # This host can open no connection at all, which shows nothing about the address.
-            self._role_addresses.checks.postpone(use, self._clock.now_ms())
-        else:
-            now_ms, unix_ms = self._clock.now_ms(), self._clock.unix_ms()
-            outcome = self._role_addresses.answered(use, answer, now_ms, unix_ms)
-            if outcome.change is not None:
-                self._observer.role_address_checked(outcome.change)
-            if outcome.move is not None:
-                self._observer.role_address_moved(outcome.move)
+            checks.postpone(use, self._clock.now_ms())
+            return
+        outcome = self._role_addresses.answered(use, answer, self._clock.now_ms(), self._clock.unix_ms())
+        if outcome.change is not None:
+            self._event_log.role_address_checked(outcome.change)
+        if outcome.move is not None:
+            self._event_log.role_address_moved(outcome.move)
 
     async def _answer(self, address: str, timeout_ms: int) -> BrokerIdentity | str:
         """Return who answers at an address, or why nobody does; raises OutOfResources."""

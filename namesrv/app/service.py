@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from namesrv.app.away_set_store import AwaySetStore
 from namesrv.app.effect_runner import RUN_EFFECTS, EffectRunner
-from namesrv.app.role_addresses import RoleAddressDialBack, RoleAddressSource, RoleAddressStore
+from namesrv.app.role_addresses import RoleAddressKeeper
 from namesrv.core.departure import ExpirySchedule
 from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
@@ -133,12 +133,9 @@ class NameServer:
         )
         self._client = self._process.make_client()
         # Where clients get other addresses of brokers: the rules, and checks of where these addresses lead.
-        self._role_addresses = RoleAddressSource(
-            config.role_address_file, state.role_addresses, self._server.reclassify, clock, event_log
+        self._role_addresses = RoleAddressKeeper(
+            config, state.role_addresses, self._server.reclassify, self._client, clock, event_log, tasks
         )
-        checks = state.role_addresses.checks
-        store = self._role_address_store = RoleAddressStore(config.role_address_store_path, checks, clock, event_log)
-        self._dial_back = RoleAddressDialBack(state.role_addresses, store, self._client, clock, event_log, tasks)
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
@@ -152,9 +149,9 @@ class NameServer:
         self._away_sets.restore()
         if self._settings.config.role_address_file:
             # Before the first query: clients keep what they get for 30 s.
-            self._role_address_store.restore()
+            self._role_addresses.restore()
             await self._role_addresses.read_file()
-            followed += [self._role_addresses.follow_role_addresses, self._dial_back.check_role_addresses]
+            followed += [self._role_addresses.follow_role_addresses, self._role_addresses.check_role_addresses]
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
         running_effects = self._tasks.keep_running(

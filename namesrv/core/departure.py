@@ -63,31 +63,28 @@ def _leave(
         ),
         # The changes of routes are one event, with the last to leave.
         removed=tuple(
-            _removed(tables, key, after, changes if key is leaving[-1] else None, _Cause(reason, now_ms))
+            _removed(tables, key, after, changes if key is leaving[-1] else RouteChanges(), reason, now_ms)
             for key in leaving
         ),
         notify=_notification(before, after, leaving),
     )
 
 
-class _Cause(msgspec.Struct, frozen=True):
-    """Why and when members leave."""
-
-    reason: DepartureReason
-    now_ms: int
-
-
 def _removed(
-    tables: RouteTables, key: LiveKey, after: RegisteredSet, changes: RouteChanges | None, cause: _Cause
+    tables: RouteTables,
+    key: LiveKey,
+    after: RegisteredSet,
+    changes: RouteChanges,
+    reason: DepartureReason,
+    now_ms: int,
 ) -> BrokerRemoved:
     row = tables.live.get(key)
     assert row is not None, "who leaves was there"
-    reason = cause.reason
-    if reason is DepartureReason.TIMEOUT and row.last_heartbeat_ms + row.timeout_ms >= cause.now_ms:
+    if reason is DepartureReason.TIMEOUT and row.last_heartbeat_ms + row.timeout_ms >= now_ms:
         # It was waited for, over another connection than the one it lost.
         reason = DepartureReason.CHANNEL_CLOSED
-    event = removal_event(key, row, reason, cause.now_ms)
-    return msgspec.structs.replace(event, set_removed=not after.members, changes=changes or RouteChanges())
+    event = removal_event(key, row, reason, now_ms)
+    return msgspec.structs.replace(event, set_removed=not after.members, changes=changes)
 
 
 def _notification(

@@ -63,36 +63,23 @@ class StoredVersion(msgspec.Struct, frozen=True):
     changed: bool
 
 
-class RouteState:
+class RouteState(ChangeApplier):
     """The routes of a cluster as one NameServer sees them. `now_ms` is monotonic everywhere."""
 
     def __init__(self, config: NameServerConfig, tables: RouteTables | None = None) -> None:
         self._config = config
         #: Without a start, as in tests, 0: no limit.
         self._topic_bytes_max = config.topic_bytes_max or sys.maxsize
-        self._applier = applier = ChangeApplier(tables or RouteTables())
-        self.tables = applier.tables
-        self.topic_counts = applier.topic_counts
-        self.route_cache = applier.route_cache
+        super().__init__(tables or RouteTables())
         #: Who fetched the routes of the topics that are watched.
         self.route_fetches = RouteFetches()
-        #: Addresses that some peers get instead of the brokers' own; it drops the cached routes that it changes.
-        self.role_addresses = applier.role_addresses
-        self.cluster_info = applier.cluster_info
         #: Broker sets that were registered before; told by who records the events.
         self.away_sets = AwaySets()
-        self.lost_topics = applier.lost_topics
-        self._last_registrations = applier.last_registrations
-        self.take_changes = applier.take_changes
 
     def configure(self, config: NameServerConfig) -> None:
         """Follow another configuration from now on."""
         self._config = config
-        self._applier.invalidate()
-
-    def record_changes(self) -> None:
-        """Keep the changes from now on for `take_changes`."""
-        self._applier.records_changes = True
+        self.invalidate()
 
     # Brokers
 
@@ -101,7 +88,7 @@ class RouteState:
 
         To apply the same again would change nothing, and to apply a difference is to apply the whole.
         """
-        reported = self._last_registrations.get(request.broker_name, {}).get(request.key)
+        reported = self.last_registrations.get(request.broker_name, {}).get(request.key)
         if reported is None or reported.identity != request.identity:
             return None
         if self._config.delete_topic_with_broker_registration:
@@ -113,7 +100,7 @@ class RouteState:
 
     def register_unchanged(self, request: Registration, now_ms: int) -> RouteOutcome[MasterAddresses]:
         """Take a registration that repeats what `previous_registration` returned; its topics need not be there."""
-        reported = self._last_registrations[request.broker_name][request.key]
+        reported = self.last_registrations[request.broker_name][request.key]
         row = self.tables.live.get(request.key)
         broker_set = self.tables.brokers.get(request.broker_name)
         assert row is not None, "a last registration is removed with its broker"
@@ -150,9 +137,9 @@ class RouteState:
         """
         self._check_limits(request)
         for _ in range(_TRIES):
-            compared_at = self._applier.version
+            compared_at = self.version
             compared = yield from self._compare(request)
-            if self._applier.version == compared_at:
+            if self.version == compared_at:
                 break
         else:
             # Others change too much meanwhile: compare and apply in one step.
@@ -211,13 +198,13 @@ class RouteState:
             return RouteOutcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
         if compared.prepared is not None:
             self._check_sizes(request, decision.change.broker_set.network, compared.prepared, now_ms)
-        self._applier.apply(decision.change, compared.prepared)
+        self.apply(decision.change, compared.prepared)
         # What was left out may have a place the next time.
         if request.reported is not None and not compared.queues.left_out:
-            self._last_registrations.setdefault(request.broker_name, {})[request.key] = LastRegistration(
+            self.last_registrations.setdefault(request.broker_name, {})[request.key] = LastRegistration(
                 request.identity, request.reported
             )
-        elif reported := self._last_registrations.get(request.broker_name):
+        elif reported := self.last_registrations.get(request.broker_name):
             # The row is another one now, so the next registration has to be decoded.
             reported.pop(request.key, None)
         self._find_lost_topics(request, decision, now_ms)
@@ -235,7 +222,7 @@ class RouteState:
 
     def _check_sizes(self, request: Registration, network: str, prepared: PreparedChange, now_ms: int) -> None:
         """Raise TooManyTopics if more topics of a registration would take too much memory of its host."""
-        sizes, name = self._applier.topic_sizes, request.broker_name
+        sizes, name = self.topic_sizes, request.broker_name
         more = prepared.queues.queue_sum.size_bytes + prepared.mappings.queue_sum.size_bytes - sizes.of_set(name)
         if more <= 0:
             return
@@ -365,7 +352,7 @@ class RouteState:
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> RouteOutcome[None]:
         """Add a topic to broker sets that are known; see `topic_additions`. Raises TooManyTopics if none may get it."""
-        sizes, sets_max = self._applier.topic_sizes, self._config.topic_sets_per_host_max
+        sizes, sets_max = self.topic_sizes, self._config.topic_sets_per_host_max
         events: list[Event] = []
         refused: TooManyTopics | None = None
         for change in topic_additions(self.tables, topic, queue_datas, sets_max):
@@ -397,7 +384,7 @@ class RouteState:
         """Apply a change of topics that no registration requested, and return what happened."""
         name = change.broker_set.broker_name
         changes = counted(change.queue_changes, change.removed_topics)
-        self._applier.apply(change)
+        self.apply(change)
         return TopicsChangedByAdmin(
             request=code.name, target=target, broker_name=name, cluster=change.broker_set.cluster, changes=changes
         )
@@ -425,21 +412,21 @@ class RouteState:
             tries = 0
             while keys := leaving(name):
                 (decision,) = departure.decide(self.tables, keys, reason, now_ms)
-                decided_at = self._applier.version
+                decided_at = self.version
                 tries += 1
                 if tries > _TRIES:
                     prepared = run_to_completion(prepare(self.tables, decision.change))
                 else:
                     prepared = yield from prepare(self.tables, decision.change)
-                if self._applier.version == decided_at and leaving(name) == keys:
-                    self._applier.apply(decision.change, prepared)
+                if self.version == decided_at and leaving(name) == keys:
+                    self.apply(decision.change, prepared)
                     departures.append(decision)
         return self._departed(departures)
 
     def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> RouteOutcome[None]:
         departures = departure.decide(self.tables, keys, reason, now_ms)
         for decision in departures:
-            self._applier.apply(decision.change)
+            self.apply(decision.change)
         return self._departed(departures)
 
     def _departed(self, departures: list[departure.DepartureDecision]) -> RouteOutcome[None]:

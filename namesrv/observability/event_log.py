@@ -13,6 +13,7 @@ from namesrv.core.role_addresses.state import RoleAddressLoop
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
 from namesrv.core.tables.lost_topics import SetLosses
 from namesrv.core.values.effects import (
+    BrokerEvent,
     BrokerRegistered,
     BrokerRemoved,
     DepartureReason,
@@ -259,7 +260,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         )
 
 
-def _who(event: BrokerRegistered | BrokerRemoved | RegistrationConflicted | StaleRegistration) -> dict[str, object]:
+def _who(event: BrokerEvent) -> dict[str, object]:
     broker = {"broker": event.broker_name, "broker_id": event.broker_id}
     return {"cluster": event.cluster, **broker, "addr": event.address}
 

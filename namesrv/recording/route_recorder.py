@@ -117,7 +117,7 @@ class RouteRecorder:
         #: How many there were so far.
         self._changes = 0
         self._snapshot_ms = clock.now_ms() + _FIRST_SNAPSHOT_MS - _HOUR_MS
-        state.record_changes()
+        state.records_changes = True
         self._record_settings()
 
     def record(self, events: tuple[Event, ...]) -> None:

@@ -27,7 +27,6 @@ from remoting.protocol.shapes.namesrv import (
     TopicHeader,
     TopicList,
 )
-from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
 from remoting.server.observer import Peer
 
 #: A longer list of names is cut to what fits of each host: no peer reads a frame of more than 16 MiB.
@@ -97,17 +96,18 @@ class OperatorRequestHandler:
 
     def wipe_write_perm(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
         """Take write permission from all topics of a broker set; answers how many."""
-        header = decode_fields(BrokerNameHeader, request.ext_fields)
-        outcome = self._state.wipe_write_perm(header.broker_name or "")
-        self._perform(outcome)
-        return request.reply(ext_fields={"wipeTopicCount": str(outcome.reply)})
+        return self._set_perm(request, self._state.wipe_write_perm, "wipeTopicCount")
 
     def add_write_perm(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
         """Give write permission to all topics of a broker set; answers how many."""
-        header = decode_fields(BrokerNameHeader, request.ext_fields)
-        outcome = self._state.add_write_perm(header.broker_name or "")
+        return self._set_perm(request, self._state.add_write_perm, "addTopicCount")
+
+    def _set_perm(
+        self, request: RemotingCommand, change: Callable[[str], RouteOutcome[int]], field: str
+    ) -> RemotingCommand:
+        outcome = change(decode_fields(BrokerNameHeader, request.ext_fields).broker_name or "")
         self._perform(outcome)
-        return request.reply(ext_fields={"addTopicCount": str(outcome.reply)})
+        return request.reply(ext_fields={field: str(outcome.reply)})
 
     def delete_topic(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
         """Remove a topic from one cluster, or from all."""
@@ -135,25 +135,14 @@ class OperatorRequestHandler:
         members = (member.address for broker_set in brokers.sets() for member in broker_set.members.values())
         return self._topic_list(request, peer, brokers.topic_owners(), next(members, UNSET))
 
-    def unit_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:
-        """Answer the topics of a unit; raises ListDisabled."""
-        return self._topics_with_flag(request, peer, lambda flag: bool(flag & SYS_FLAG_UNIT))
+    def topics_with_flag(self, is_wanted: Callable[[int], bool]) -> Callable[[RemotingCommand, Peer], Answer]:
+        """Return what answers the topics whose system flag is wanted; that raises ListDisabled."""
 
-    def unit_sub_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:
-        """Answer the topics with subscriptions of a unit; raises ListDisabled."""
-        return self._topics_with_flag(request, peer, lambda flag: bool(flag & SYS_FLAG_UNIT_SUB))
+        def answer(request: RemotingCommand, peer: Peer) -> Answer:
+            self._check_topic_list()
+            return self._runner.run(self._list_topics_with_flag(request, is_wanted), peer.id, 0)
 
-    def unit_sub_ununit_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:
-        """Answer the topics with subscriptions of a unit that are no unit topics; raises ListDisabled."""
-        return self._topics_with_flag(
-            request, peer, lambda flag: flag & (SYS_FLAG_UNIT | SYS_FLAG_UNIT_SUB) == SYS_FLAG_UNIT_SUB
-        )
-
-    def _topics_with_flag(
-        self, request: RemotingCommand, peer: Peer, is_wanted: Callable[[int], bool]
-    ) -> Awaitable[RemotingCommand]:
-        self._check_topic_list()
-        return self._runner.run(self._list_topics_with_flag(request, is_wanted), peer.id, 0)
+        return answer
 
     def _list_topics_with_flag(
         self, request: RemotingCommand, is_wanted: Callable[[int], bool]

@@ -15,6 +15,7 @@ from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import CodeNotSupported
+from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
 from remoting.server.limits import UNLIMITED, BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.request_processor import Answer
@@ -65,9 +66,13 @@ class RequestTable:
             RequestCode.GET_KVLIST_BY_NAMESPACE: operators.kv_namespace,
             RequestCode.GET_TOPICS_BY_CLUSTER: operators.topics_of_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: operators.system_topics,
-            RequestCode.GET_UNIT_TOPIC_LIST: operators.unit_topics,
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: operators.unit_sub_topics,
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: operators.unit_sub_ununit_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: operators.topics_with_flag(lambda flag: bool(flag & SYS_FLAG_UNIT)),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: operators.topics_with_flag(
+                lambda flag: bool(flag & SYS_FLAG_UNIT_SUB)
+            ),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: operators.topics_with_flag(
+                lambda flag: flag & (SYS_FLAG_UNIT | SYS_FLAG_UNIT_SUB) == SYS_FLAG_UNIT_SUB
+            ),
             RequestCode.UPDATE_NAMESRV_CONFIG: operators.update_config,
             RequestCode.GET_NAMESRV_CONFIG: operators.get_config,
             RequestCode.QUERY_DATA_VERSION: brokers.query_data_version,

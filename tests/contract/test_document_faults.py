@@ -1,10 +1,7 @@
 """Documents in the embedded store: its process is killed, its file damaged or rolled back, sets are stored too."""
 
 import asyncio
-import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -42,50 +39,6 @@ async def stored(folder, **values):
     await backend.close()
 
 
-KILLED_WHILE_COMMITTING = """
-import asyncio, os, sys
-from pathlib import Path
-from store.documents import DocumentKind
-from store.embedded import EmbeddedStore
-
-async def commit_on(backend, name):
-    revision = (await backend.read_document(DocumentKind.SCALING_POLICY, name)).revision
-    while True:
-        value = b'"%d %s"' % (revision, b"x" * 10_000)
-        revision = await backend.commit_document(DocumentKind.SCALING_POLICY, name, value, revision)
-        os.write(1, b"%s %d\\n" % (name.encode(), revision))
-
-async def main():
-    backend = EmbeddedStore(Path(sys.argv[1]))
-    await asyncio.gather(*(commit_on(backend, name) for name in "abcd"))
-
-asyncio.run(main())
-"""
-
-
-def test_acknowledged_documents_survive_a_kill_at_any_moment(folder):
-    for round_ in range(3):
-        with subprocess.Popen(
-            [sys.executable, "-c", KILLED_WHILE_COMMITTING, str(folder)], stdout=subprocess.PIPE, text=True
-        ) as process:
-            lines = [process.stdout.readline() for _ in range(40 + 37 * round_)]
-            process.kill()
-            lines += process.stdout.read().splitlines()
-        acknowledged = {name: int(revision) for name, _, revision in (line.partition(" ") for line in lines)}
-
-        async def reopened():
-            backend = EmbeddedStore(folder)
-            documents = await backend.load_documents(POLICY)
-            await backend.close()
-            return documents
-
-        documents = asyncio.run(reopened())
-        assert sorted(acknowledged) == sorted(documents) == list("abcd")
-        for name, kept in documents.items():
-            assert kept.revision >= acknowledged[name]
-            assert kept.value.startswith(b'"%d x' % (kept.revision - 1))
-
-
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
@@ -108,30 +61,6 @@ async def test_damaged_document_is_named_and_hides_no_other(folder, damage, faul
         documents.get(POLICY, "Orders")
     with pytest.raises(StoreError, match=fault):
         await documents.change(POLICY, "Orders", lambda _: b"[]")
-    await backend.close()
-
-
-async def test_row_of_a_damaged_document_can_be_deleted_and_written_anew(folder):
-    await stored(folder, Orders=b"[1]")
-    in_file(folder, "UPDATE documents SET digest = 0")
-    in_file(folder, "DELETE FROM documents WHERE name = 'Orders'")
-    backend = EmbeddedStore(folder)
-    documents = DocumentStore(backend)
-    await documents.load()
-    assert await documents.change(POLICY, "Orders", lambda _: b"[2]") == ChangedDocument(None, b"[2]")
-    await backend.close()
-
-
-async def test_older_copy_of_a_file_that_lacks_a_document_aborts_the_start(folder, tmp_path):
-    await stored(folder, Orders=b"[1]")
-    shutil.copy(folder / FILE_NAME, tmp_path / "old.db")
-    await stored(folder, Orders=b"[2]", Payments=b"[1]")
-    shutil.copy(tmp_path / "old.db", folder / FILE_NAME)
-    with pytest.raises(StoreError, match=r"lacks 2 of the 3 changes"):
-        EmbeddedStore(folder)
-    (folder / MARK_NAME).unlink()
-    backend = EmbeddedStore(folder)
-    assert (await backend.read_document(POLICY, "Orders")).value == b"[1]"
     await backend.close()
 
 

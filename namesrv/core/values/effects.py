@@ -63,13 +63,18 @@ class RouteChanges(msgspec.Struct, frozen=True, kw_only=True):
 # Events: what happened. They are logged and counted, and nothing depends on them.
 
 
-class BrokerRegistered(msgspec.Struct, frozen=True, kw_only=True):
-    """A registration was taken."""
+class BrokerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something happened to a broker."""
 
     cluster: str
     broker_name: str
     broker_id: int
     address: str
+
+
+class BrokerRegistered(BrokerEvent, frozen=True, kw_only=True):
+    """A registration was taken."""
+
     result: RegistrationResult
     heartbeat_timeout_ms: int
     data_version: DataVersion
@@ -85,35 +90,22 @@ class BrokerRegistered(msgspec.Struct, frozen=True, kw_only=True):
     set_added: bool
 
 
-class RegistrationConflicted(msgspec.Struct, frozen=True, kw_only=True):
+class RegistrationConflicted(BrokerEvent, frozen=True, kw_only=True):
     """A registration was turned away because a live member with a newer state holds its broker id."""
 
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
     state_version: int
     holder_address: str
     holder_state_version: int
 
 
-class StaleRegistration(msgspec.Struct, frozen=True, kw_only=True):
+class StaleRegistration(BrokerEvent, frozen=True, kw_only=True):
     """A registration came over an older connection than the broker's present one and was left aside."""
 
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
 
-
-class BrokerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerHeartbeat(BrokerEvent, frozen=True, kw_only=True):
     """A heartbeat of a broker."""
 
-    cluster: str
-    broker_name: str
-    broker_id: int
     kind: HeartbeatKind
-    address: str
     #: Ms since its previous heartbeat; None at its first registration.
     interval_ms: int | None
     heartbeat_timeout_ms: int
@@ -121,13 +113,9 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     data_version: DataVersion
 
 
-class BrokerRemoved(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerRemoved(BrokerEvent, frozen=True, kw_only=True):
     """A broker left the routes."""
 
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
     reason: DepartureReason
     #: Ms since its last heartbeat.
     silent_ms: int

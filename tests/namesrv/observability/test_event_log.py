@@ -1,4 +1,4 @@
-"""Which happening becomes which line: at most one a request, and none for what happens all the time."""
+"""Which happening becomes which line, at most one a request, and which numbers it moves."""
 
 import pytest
 from builders import CLUSTER, topic_configs
@@ -11,7 +11,7 @@ from namesrv.core.role_addresses.checks import AddressCheck, CheckChange, CheckS
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import HeartbeatKind, NotifyMinBrokerIdChange
-from namesrv.observability.broker_counters import BrokerCounters
+from namesrv.observability.broker_counters import BrokerCounters, is_late
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.log_events import EVENTS
 from namesrv.settings.config import NAMESRV, NameServerConfig
@@ -60,6 +60,13 @@ class Desk:
 
     def register(self, *broker, **values):
         self.note(register(self.state, *broker, **values))
+
+    def heartbeat(self, now_ms):
+        self.note(self.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, now_ms))
+
+    def counts(self, name):
+        """Return the counts of a table that are not 0."""
+        return {labels: count for labels, count in getattr(self.counters, name).counts().items() if count}
 
     def taken(self):
         """Return the lines since the last look, without what every line has."""
@@ -121,7 +128,11 @@ def test_unchanged_registrations_and_heartbeats_are_counted_and_not_logged(desk)
     desk.note(desk.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, 61_000))
     desk.note(desk.state.query_data_version(CLUSTER, A, DataVersion(2), 1, 62_000))
     assert desk.taken() == []
-    assert sum(desk.counters.heartbeats.counts().values()) == 5
+    assert desk.counts("heartbeats") == {
+        (CLUSTER, "register"): 3,
+        (CLUSTER, "heartbeat"): 1,
+        (CLUSTER, "data_version"): 1,
+    }
 
 
 def test_registration_that_changes_routes_is_logged_with_counts(desk):
@@ -168,6 +179,8 @@ def test_superseding_registration_is_one_line_with_both_addresses(desk):
     (line,) = desk.taken()
     assert (line["event"], line["addr"], line["former_addr"]) == ("broker_superseded", "new:10911", "broker-a-0:10911")
     assert line["silent_ms"] == 4_000
+    assert desk.counts("route_changes")[CLUSTER, "master"] == 2
+    assert desk.counts("unregistrations") == {(CLUSTER, "superseded"): 1}
 
 
 def test_conflict_is_logged_with_both_addresses_and_versions(desk):
@@ -185,6 +198,7 @@ def test_conflict_is_logged_with_both_addresses_and_versions(desk):
         "holder_addr": "broker-a-0:10911",
         "holder_state_version": 5,
     }
+    assert desk.counts("registrations")[CLUSTER, "conflict"] == 1
 
 
 def test_member_that_requests_the_id_of_a_newer_one_is_logged_as_evicted(desk):
@@ -203,23 +217,29 @@ def test_stale_registration_is_logged(desk):
     desk.register(connection_id=4, is_late=True)
     (line,) = desk.taken()
     assert (line["event"], line["addr"]) == ("registration_ignored", "broker-a-0:10911")
+    assert desk.counts("registrations")[CLUSTER, "rejected"] == 1
 
 
 @pytest.mark.parametrize(
-    ("leave", "event", "silent_ms"),
+    ("leave", "event", "reason", "silent_ms"),
     [
-        (lambda state: unregister_broker(state, CLUSTER, A, 1, 500), "broker_unregistered", 500),
-        (lambda state: lose_connection(state, 1, 600), "broker_disconnected", 600),
-        (lambda state: expire(state, 120_001), "broker_expired", 120_001),
+        (lambda state: unregister_broker(state, CLUSTER, A, 1, 500), "broker_unregistered", "request", 500),
+        (lambda state: lose_connection(state, 1, 600), "broker_disconnected", "channel_closed", 600),
+        (lambda state: expire(state, 120_001), "broker_expired", "timeout", 120_001),
     ],
 )
-def test_removal_is_logged_with_reason_silence_and_timeout(desk, leave, event, silent_ms):
+def test_removal_is_logged_and_counted_with_reason_silence_and_timeout(desk, leave, event, reason, silent_ms):
     desk.register()
     desk.taken()
     desk.note(leave(desk.state))
     (line,) = desk.taken()
     assert (line["event"], line["silent_ms"], line["heartbeat_timeout_ms"]) == (event, silent_ms, 120_000)
     assert (line["was_master"], line["set_removed"], line["topics_removed"]) == (True, True, 2)
+    assert desk.counts("unregistrations") == {(CLUSTER, reason): 1}
+    changes = desk.counts("route_changes")
+    assert (changes[CLUSTER, "broker_removed"], changes[CLUSTER, "topic_removed"]) == (1, 2)
+    delays = {labels: each.sum for labels, each in desk.counters.detection_delay.histograms().items() if each.sum}
+    assert delays == ({} if reason == "request" else {(reason,): silent_ms / 1000})
 
 
 def test_lost_connection_of_two_brokers_is_logged_for_both(desk):
@@ -237,6 +257,85 @@ def test_stale_unregistration_is_logged(desk):
     assert desk.taken() == [
         {"event": "unregistration_ignored", "cluster": CLUSTER, "broker": "broker-a", "addr": "broker-a-0:10911"}
     ]
+    assert desk.counts("unregistrations") == {}
+
+
+# Numbers that have no line of their own
+
+
+def test_registrations_are_counted_by_result(desk):
+    desk.register()
+    desk.register(now_ms=30_000)
+    desk.register(now_ms=60_000, data_version=DataVersion(2), topics=topic_configs("TopicTest", "New"))
+    assert desk.counters.registrations.counts() == {
+        (CLUSTER, "first"): 1,
+        (CLUSTER, "unchanged"): 1,
+        (CLUSTER, "changed"): 1,
+        (CLUSTER, "conflict"): 0,
+        (CLUSTER, "rejected"): 0,
+    }
+    assert desk.counters.registration_changed_topics.buckets[:3] == [1, 1, 1]
+
+
+def test_size_of_a_registration_is_counted(desk):
+    desk.register(body_bytes=300)
+    assert desk.counters.registration_body_bytes.sum == 300
+
+
+def test_first_registration_creates_removal_and_lateness_series_at_zero(desk):
+    desk.register()
+    assert set(desk.counters.unregistrations.counts().values()) == {0}
+    assert desk.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 0}
+
+
+def test_heartbeats_are_counted_by_kind_with_their_intervals(desk):
+    desk.register()
+    desk.heartbeat(1_000)
+    desk.heartbeat(4_000)
+    assert desk.counts("heartbeats") == {(CLUSTER, "register"): 1, (CLUSTER, "heartbeat"): 2}
+    intervals = desk.counters.heartbeat_interval.histograms()[CLUSTER,]
+    assert (sum(intervals.buckets), intervals.sum) == (2, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "timeout_ms", "late"),
+    [
+        (45_000, 120_000, False),
+        (45_001, 120_000, True),
+        (1_500, 10_000, False),
+        (1_501, 10_000, True),
+        (45_000, 30_000, False),
+        (1_501, 29_999, True),
+    ],
+)
+def test_heartbeat_is_late_after_one_and_a_half_periods(interval_ms, timeout_ms, late):
+    assert is_late(interval_ms, timeout_ms) == late
+
+
+def test_late_heartbeats_are_counted_until_the_set_is_removed(desk):
+    desk.register()
+    desk.register(now_ms=45_000)
+    desk.register(now_ms=100_000)
+    assert desk.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 1}
+    desk.note(lose_connection(desk.state, 1, now_ms=100_001))
+    assert desk.counters.heartbeats_late.counts() == {}
+
+
+def test_route_changes_are_counted_by_kind(desk):
+    desk.register(topics=topic_configs("a", "b", "c"))
+    desk.register(
+        data_version=DataVersion(2),
+        topics=topic_configs("a", read_queue_nums=1) | topic_configs("b", perm=4) | topic_configs("c", "d"),
+    )
+    desk.note(desk.state.delete_topic("a", None))
+    assert desk.counts("route_changes") == {
+        (CLUSTER, "broker_added"): 1,
+        (CLUSTER, "master"): 1,
+        (CLUSTER, "topic_added"): 4,
+        (CLUSTER, "topic_removed"): 1,
+        (CLUSTER, "queues"): 1,
+        (CLUSTER, "perm"): 1,
+    }
 
 
 NOTIFICATION = NotifyMinBrokerIdChange(

@@ -22,7 +22,7 @@ def state():
         register_broker(
             state, a_registration(broker_id=broker_id, data_version=a_data_version(state_version=2)), now_ms=0
         )
-    state.record_changes()
+    state.records_changes = True
     return state
 
 

@@ -27,7 +27,7 @@ class RecordedLives(BrokerLives):
 
     def restart(self):
         super().restart()
-        self.state.record_changes()
+        self.state.records_changes = True
         self.maker = RowMaker("host_9876", 1, "namesrv")
         self.read_back = {topic: TopicReplay(topic) for topic in TOPICS}
         properties = RouteProperties(

@@ -69,34 +69,6 @@ async def test_a_change_that_changes_nothing_writes_nothing(desk):
     assert desk.reported[1][:3] == ("config_changed", (), ("nobodyKnows",))
 
 
-async def test_only_requested_changes_are_stored(desk):
-    for body in (b"enableAllTopicList=false\n", b"supportActingMaster=true\n"):
-        await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
-    path = Path(desk.config.config_store_path)
-    assert path.read_text() == "enableAllTopicList=false\nsupportActingMaster=true\n"
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-async def test_a_bad_value_refuses_the_whole_change_and_names_what_is_allowed(desk):
-    body = b"enableTopicList=false\nscanNotActiveBrokerInterval=soon\n"
-    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "scanNotActiveBrokerInterval" in answer.remark
-    assert "soon" in answer.remark
-    assert desk.settings.config == desk.config
-
-
-async def test_paths_are_not_changed_by_request(desk):
-    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"kvConfigPath=/tmp/x\n")
-    assert answer.code == ResponseCode.NO_PERMISSION
-    assert answer.remark.startswith("Can not update config in black list. kvConfigPath: it names a file; ")
-
-
-async def test_text_that_is_no_properties_is_refused_in_the_words_of_java(desk):
-    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=\\u12")
-    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "string2Properties error")
-
-
 async def test_a_configuration_that_cannot_be_stored_stays_as_it_was(desk):
     os.mkdir(desk.config.config_store_path)  # noqa: PTH102  # what stands in the way is a folder
     answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableAllTopicList=false\n")

@@ -114,20 +114,6 @@ async def test_slave_of_a_newer_epoch_gets_no_ha_address_until_its_master_has_re
     assert answer.ext_fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"}
 
 
-async def test_registered_slave_without_a_master_gets_no_address(desk):
-    await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-    await desk.request(RequestCode.UNREGISTER_BROKER, MASTER)
-    answer = await desk.request(RequestCode.REGISTER_BROKER, SLAVE, TOPICS)
-    assert answer.ext_fields == {}
-
-
-async def test_registration_right_after_an_unregistration_is_applied(desk):
-    await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-    await desk.request(RequestCode.UNREGISTER_BROKER, MASTER)
-    await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-    assert (await desk.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})).code == 0
-
-
 async def test_unregistered_broker_leaves_the_routes_at_once(desk):
     await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
     answer = await desk.request(RequestCode.UNREGISTER_BROKER, MASTER)
@@ -163,11 +149,6 @@ async def test_data_version_query_compares_versions_and_refreshes_the_broker(des
     assert expire(desk.state, desk.clock.now_ms()).events == ()
 
 
-async def test_data_version_query_of_an_unknown_broker_is_answered_changed(desk):
-    answer = await desk.request(RequestCode.QUERY_DATA_VERSION, MASTER)
-    assert (answer.code, answer.ext_fields, answer.body) == (0, {"changed": "true"}, b"")
-
-
 async def test_data_version_that_is_no_json_is_refused(desk):
     assert (await desk.request(RequestCode.QUERY_DATA_VERSION, MASTER, b"[")).code == ResponseCode.SYSTEM_ERROR
 
@@ -179,11 +160,6 @@ async def test_heartbeat_refreshes_a_broker_with_or_without_its_name(desk, field
     assert (await desk.request(RequestCode.BROKER_HEARTBEAT, fields)).code == 0
     desk.clock.pass_ms(100_000)
     assert expire(desk.state, desk.clock.now_ms()).events == ()
-
-
-async def test_heartbeat_of_an_unknown_broker_is_ignored(desk):
-    assert (await desk.request(RequestCode.BROKER_HEARTBEAT, BROKER)).code == 0
-    assert len(desk.state.tables.live) == 0
 
 
 async def test_heartbeat_without_address_is_refused(desk):

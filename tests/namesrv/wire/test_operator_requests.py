@@ -4,7 +4,6 @@ import json
 
 import pytest
 from broker_messages import MASTER, TOPICS
-from builders import text_of
 
 from remoting.protocol.codes import RequestCode, ResponseCode
 
@@ -146,30 +145,6 @@ async def test_write_permission_is_revoked_and_granted_again(desk):
     added = await desk.request(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
     assert added.ext_fields == {"addTopicCount": "2"}
     assert json.loads((await desk.request(*route)).body)["queueDatas"][0]["perm"] == 6
-
-
-async def test_registration_that_changes_a_topic_ends_the_permission_overrides_of_its_broker(desk):
-    # So many that of a text that is known only the part is read that differs.
-    topics = {f"topic-{number:03}": 6 for number in range(500)}
-    await desk.request(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
-    await desk.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
-    first = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "topic-000"}
-    await desk.request(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
-    assert json.loads((await desk.request(*first)).body)["queueDatas"][0]["perm"] == 4
-    await desk.request(RequestCode.REGISTER_BROKER, MASTER, text_of(topics | {"topic-499": 4}, counter=2))
-    assert json.loads((await desk.request(*first)).body)["queueDatas"][0]["perm"] == 6
-
-
-@pytest.mark.parametrize(
-    ("code", "field"),
-    [
-        (RequestCode.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount"),
-        (RequestCode.ADD_WRITE_PERM_OF_BROKER, "addTopicCount"),
-    ],
-)
-@pytest.mark.parametrize("fields", [{"brokerName": "nobody"}, None])
-async def test_write_permission_of_an_unknown_broker_changes_no_topics(desk, code, field, fields):
-    assert (await desk.request(code, fields)).ext_fields == {field: "0"}
 
 
 async def test_deleted_topic_has_no_route_until_its_broker_registers_again(desk):

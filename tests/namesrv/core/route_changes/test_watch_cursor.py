@@ -85,42 +85,6 @@ def test_watcher_begins_with_the_present_states_and_only_the_last_has_an_id():
     assert not client.cursor.has_more
 
 
-def test_every_change_comes_in_order_while_the_watcher_reads():
-    server = Server()
-    client = Client(server)
-    client.read_all()
-    for topic in "abab":
-        server.change(topic)
-    client.read_all()
-    assert client.read == {"a": [1, 2], "b": [1, 2], "c": []}
-    assert client.gaps == []
-
-
-def test_change_before_the_present_state_was_read_does_not_come_again():
-    server = Server()
-    client = Client(server)
-    server.change("c")
-    client.read_all()
-    assert client.has_present_states()
-    assert client.read["c"] == []
-    server.change("c")
-    client.read_all()
-    assert client.read["c"] == [2]
-
-
-def test_resumed_watcher_reads_exactly_what_it_missed():
-    server = Server()
-    client = Client(server)
-    client.read_all()
-    client.cut()
-    for topic in "aab":
-        server.change(topic)
-    client.connect()
-    client.read_all()
-    assert client.read == {"a": [1, 2], "b": [1], "c": []}
-    assert client.gaps == []
-
-
 def test_resumed_watcher_gets_a_gap_and_present_states_when_changes_were_discarded():
     server = Server(changes_max=2)
     client = Client(server)
@@ -145,19 +109,6 @@ def test_changes_of_other_topics_that_push_nothing_of_its_own_out_leave_no_gap()
     client.read_all()
     other.read_all()
     assert (client.gaps, client.has_present_states()) == ([], True)
-
-
-def test_watcher_that_comes_after_its_topics_are_followed_no_longer_gets_a_gap():
-    server = Server()
-    client = Client(server)
-    client.read_all()
-    client.cut()
-    server.log.end_unwatched(UNWATCHED_MS_MAX)
-    server.change("a")
-    client.connect()
-    client.read_all()
-    assert [gap.reason for gap in client.gaps] == [GapReason.TOO_OLD]
-    assert client.has_present_states()
 
 
 def test_slow_watcher_gets_a_gap_and_the_last_state_of_each_topic_that_changed():

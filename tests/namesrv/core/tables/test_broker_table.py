@@ -2,8 +2,10 @@
 
 import pytest
 from builders import BROKER, CLUSTER, a_broker_set, a_member, an_address
+from hypothesis import given
+from hypothesis import strategies as st
 
-from namesrv.core.tables.broker_table import BrokerTable
+from namesrv.core.tables.broker_table import BrokerTable, Member
 
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
 
@@ -34,10 +36,6 @@ def test_a_slave_acts_as_master_only_where_that_is_allowed_and_the_master_is_awa
     assert broker_set.has_acting_master == acts
 
 
-def test_nobody_acts_as_master_in_a_set_that_does_not_enable_it():
-    assert not a_broker_set(broker_ids=(1,)).has_acting_master
-
-
 def test_members_leave_a_set_by_their_addresses():
     broker_set = a_broker_set(broker_ids=(0, 1, 2), zone_name="zone-1", enable_acting_master=True)
     left = broker_set.without(iter([MASTER, SECOND_SLAVE, "stranger:10911"]))
@@ -60,26 +58,6 @@ def test_a_set_that_every_broker_left_still_has_its_cluster():
 # The table
 
 
-def test_an_unknown_broker_name_has_no_set_and_an_unknown_cluster_no_names(table):
-    table.put(a_broker_set())
-    assert table.get("broker-b") is None
-    assert table.names_in("Other") == []
-
-
-def test_a_stored_set_is_listed_in_its_cluster(table):
-    table.put(a_broker_set())
-    assert table.get(BROKER) == a_broker_set()
-    assert table.names_in(CLUSTER) == [BROKER]
-
-
-def test_a_set_is_stored_once_whatever_it_was_before(table):
-    before, after = a_broker_set(), a_broker_set(broker_ids=(0, 1))
-    table.put(before)
-    table.put(after)
-    assert list(table.sets()) == [after]
-    assert table.names_in(CLUSTER) == [BROKER]
-
-
 def test_every_cluster_lists_its_sets_in_the_order_they_came(table):
     for broker_name, cluster in [("broker-b", CLUSTER), ("broker-c", "Other"), ("broker-a", CLUSTER)]:
         table.put(a_broker_set(broker_name=broker_name, cluster=cluster))
@@ -88,48 +66,26 @@ def test_every_cluster_lists_its_sets_in_the_order_they_came(table):
     assert len(table) == 3
 
 
-def test_a_set_with_members_in_two_clusters_is_listed_in_both_until_one_is_left(table):
-    members = {0: a_member(), 1: a_member(broker_id=1, cluster="Other")}
-    both = a_broker_set(members=members)
-    table.put(both)
-    assert (table.names_in(CLUSTER), table.names_in("Other")) == ([BROKER], [BROKER])
-    table.put(both.without([SLAVE]))
-    assert (table.names_in(CLUSTER), table.names_in("Other")) == ([BROKER], [])
+MEMBERS = st.dictionaries(
+    st.integers(0, 2), st.builds(Member, st.just("a:1"), st.sampled_from("CD"), st.sampled_from(["10.0.0.1", "h"]))
+)
 
 
-def test_a_set_counts_for_one_cluster_and_moves_when_nobody_of_that_is_left(table):
-    both = a_broker_set(members={0: a_member(), 1: a_member(broker_id=1, cluster="Other")})
-    table.put(both)
-    table.put(a_broker_set(broker_name="broker-b"))
-    assert (table.counted_in(CLUSTER), table.counted_in("Other")) == ({BROKER, "broker-b"}, set())
-    table.put(both.without([MASTER]))
-    assert (table.counted_in(CLUSTER), table.counted_in("Other")) == ({"broker-b"}, {BROKER})
-    table.put(both.without([MASTER, SLAVE]))
-    assert table.counted_in("Other") == set()
-
-
-def test_a_set_that_moves_to_another_cluster_is_listed_only_there(table):
-    table.put(a_broker_set())
-    table.put(a_broker_set(cluster="Other"))
-    assert {cluster: list(names) for cluster, names in table.clusters().items()} == {"Other": [BROKER]}
-
-
-def test_set_without_members_is_removed_and_others_of_its_cluster_stay(table):
-    table.put(a_broker_set())
-    table.put(a_broker_set(broker_name="broker-b"))
-    table.put(a_broker_set(members={}))
-    assert table.get(BROKER) is None
-    assert table.names_in(CLUSTER) == ["broker-b"]
-
-
-def test_the_last_set_takes_its_cluster_with_it(table):
-    table.put(a_broker_set())
-    table.put(a_broker_set(members={}))
-    assert len(table) == 0
-    assert table.clusters() == {}
-
-
-def test_a_set_that_never_had_members_is_not_known(table):
-    table.put(a_broker_set(members={}))
-    assert list(table.sets()) == []
-    assert table.clusters() == {}
+@given(st.lists(st.tuples(st.sampled_from([BROKER, "broker-b"]), st.sampled_from("CD"), MEMBERS)))
+def test_lists_and_indexes_are_those_of_a_walk_whatever_was_stored(puts):
+    table, model = BrokerTable(), {}
+    for name, cluster, members in puts:
+        broker_set = a_broker_set(broker_name=name, cluster=cluster, members=members)
+        table.put(broker_set)
+        model.pop(name, None)
+        if members:
+            model[name] = broker_set
+        assert {each.broker_name: each for each in table.sets()} == model
+        assert (table.get(name), len(table)) == (model.get(name), len(model))
+        for key in ("C", "D"):
+            listed = {each for each, its in model.items() if key in {member.cluster for member in its.members.values()}}
+            assert set(table.names_in(key)) == set(table.clusters().get(key, ())) == listed
+            assert table.counted_in(key) == {each for each, its in model.items() if its.cluster == key}
+        for network in ("10.0.0.1", "h"):
+            assert table.of_network(network) == {each for each, its in model.items() if its.network == network}
+        assert all(table.clusters().values())

@@ -15,19 +15,6 @@ def table():
     return LiveTable()
 
 
-def test_a_broker_that_never_registered_does_not_live(table):
-    assert table.get(MASTER) is None
-    assert len(table) == 0
-
-
-def test_a_living_broker_is_known_by_what_it_last_registered(table):
-    table.put(MASTER, a_live_row(ha_server_addr="old:10912"))
-    table.put(MASTER, a_live_row(ha_server_addr="new:10912"))
-    table.put(SLAVE, a_live_row(broker_id=1))
-    assert dict(table.rows()) == {MASTER: a_live_row(ha_server_addr="new:10912"), SLAVE: a_live_row(broker_id=1)}
-    assert len(table) == 2
-
-
 # Silence
 
 
@@ -84,37 +71,7 @@ def test_an_address_is_looked_for_in_one_cluster_only(table):
 # Connections
 
 
-def test_a_connection_has_all_the_brokers_that_registered_over_it(table):
-    table.put(MASTER, a_live_row(connection_id=7))
-    table.put(SLAVE, a_live_row(connection_id=8))
-    table.put(a_live_key(broker_name="broker-b"), a_live_row(connection_id=7))
-    assert table.of_connection(7) == [MASTER, a_live_key(broker_name="broker-b")]
-    assert table.of_connection(9) == []
-
-
-def test_a_broker_that_reconnects_is_lost_with_its_new_connection_only(table):
-    table.put(MASTER, a_live_row(connection_id=7))
-    table.put(SLAVE, a_live_row(connection_id=7))
-    table.put(MASTER, a_live_row(connection_id=8))
-    assert table.of_connection(7) == [SLAVE]
-    assert table.of_connection(8) == [MASTER]
-
-
-def test_the_brokers_of_a_lost_connection_can_be_removed_one_after_the_other(table):
-    table.put(MASTER, a_live_row(connection_id=7))
-    table.put(SLAVE, a_live_row(connection_id=7))
-    for key in table.of_connection(7):
-        table.remove(key)
-    assert table.of_connection(7) == []
-
-
 # Leaving
-
-
-def test_removal_of_unknown_member_changes_nothing(table):
-    table.put(MASTER, a_live_row())
-    table.remove(SLAVE)
-    assert dict(table.rows()) == {MASTER: a_live_row()}
 
 
 def test_brokers_that_come_and_go_leave_nothing_behind(table):

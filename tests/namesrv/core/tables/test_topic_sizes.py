@@ -54,7 +54,7 @@ def test_what_is_refused_leaves_nothing_and_what_leaves_counts_no_more(monkeypat
         # What is there already may register again.
         register_broker(state, a_registration(topics=topics), now_ms=0)
         lose_connection(state, 1, now_ms=1)
-        assert state._applier.topic_sizes.total_bytes == 0
+        assert state.topic_sizes.total_bytes == 0
 
 
 def test_a_broker_whose_new_topics_are_refused_stays_with_those_that_it_has(monkeypatch):
@@ -73,7 +73,7 @@ def test_a_broker_whose_new_topics_are_refused_stays_with_those_that_it_has(monk
     assert list(state.tables.topics.of_broker(BROKER)) == ["a", "b"]
     lose_connection(state, 2, now_ms=300_000)
     assert state.tables.brokers.get(BROKER) is None
-    assert state._applier.topic_sizes.total_bytes == 0
+    assert state.topic_sizes.total_bytes == 0
 
 
 def test_at_the_limit_217_changes_a_topic_that_the_set_has_and_refuses_others_with_the_limit():
