@@ -5,12 +5,25 @@ any server has stands in `serving/config/server_config.py`. Where broker sets ar
 jRaft mean nothing here. Options about who learns of a new master are inherited from `role_options.py`.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Final
+from serving.config.callback_target import CallbackTarget, is_url
+from serving.config.options import (
+    NAMES_A_FILE,
+    AddressList,
+    Closed,
+    FilePath,
+    Fixed,
+    Option,
+    Text,
+    Whole,
+)
+from serving.config.server_config import ServerConfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, get_args
-
 from controller.failure_detection.detector import SILENCE_MS_MIN
-from controller.role_options import RoleOptions, role_conflicts
 from remoting.protocol.addresses import NamedAddress, named_address, split_address
 from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config.etcd_options import (
@@ -51,6 +64,126 @@ from serving.config.server_config import (
     ListenPort,
 )
 from serving.config.server_kind import ServerKind
+
+_PATH: Final = FilePath()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleOptions(ServerConfig):
+    """Options about changes of masters. Each comment names the reader."""
+
+    #: Read by app/service.py and app/role_callbacks.py, the next two by the latter.
+    on_role_change: Annotated[
+        str,
+        Option(
+            "onRoleChange",
+            CallbackTarget(),
+            "Program with arguments, run by no shell, or URL that is called at each change of a set's master; blank "
+            "for none.",
+            Fixed("it names a program that this server runs, or where it sends requests"),
+        ),
+    ] = ""
+    on_role_change_token_path: Annotated[
+        str,
+        Option(
+            "onRoleChangeTokenFile",
+            _PATH,
+            "File whose first line is sent to the URL of onRoleChange as a bearer token; read at each call.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+    on_role_change_sets: Annotated[
+        str,
+        Option(
+            "onRoleChangeSets",
+            Text(),
+            "Broker sets for which onRoleChange is called, separated by ';'; one that ends with * names all that begin "
+            "so; blank for every set.",
+            Fixed("it decides of which masters the operator's program learns"),
+        ),
+    ] = ""
+    #: Read by callbacks/service.py, as the next one.
+    on_role_change_timeout_ms: Annotated[
+        int,
+        Option(
+            "onRoleChangeTimeoutMs",
+            Whole(100, 60_000),
+            "How long one call of onRoleChange may take, in milliseconds; then the program is killed.",
+            Closed("a shorter time can end every call before it has done its work"),
+            at_once=True,
+        ),
+    ] = 10_000
+    on_role_change_calls_max: Annotated[
+        int,
+        Option(
+            "onRoleChangeCallsMax",
+            Whole(1, 64),
+            "Calls of onRoleChange at one time, each for another set; others wait.",
+            Closed("each of them is a process of this machine, or a connection"),
+        ),
+    ] = 8
+    #: Read by app/service.py.
+    role_probe_topic: Annotated[
+        str,
+        Option(
+            "roleProbeTopic",
+            Text(),
+            "Topic, made for it, into which the leader sends a small message again and again to measure how long sets "
+            "take none; blank for no probe.",
+            Fixed("it makes this server send messages"),
+        ),
+    ] = ""
+    #: Read by role_probe/service.py, as the next one.
+    role_probe_namesrv_addr: Annotated[
+        str,
+        Option(
+            "roleProbeNamesrvAddr",
+            AddressList(),
+            "NameServers that the probe queries for the route of its topic, as clients do; blank for namesrvAddr.",
+            Fixed("it decides where messages are sent"),
+        ),
+    ] = ""
+    role_probe_interval_ms: Annotated[
+        int,
+        Option(
+            "roleProbeIntervalMs",
+            Whole(100, 10_000),
+            "Time between two messages of the probe to one set, in milliseconds.",
+            Closed("each message is stored by a broker"),
+            at_once=True,
+        ),
+    ] = 200
+    #: Read by app/endpoint_slices.py, as the next one.
+    kubernetes_sets_path: Annotated[
+        str,
+        Option(
+            "kubernetesSetsFile",
+            _PATH,
+            "File of broker sets that are Services of Kubernetes: the leader publishes where their brokers are as "
+            "EndpointSlices; blank for none.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+    kubernetes_credentials_path: Annotated[
+        str,
+        Option(
+            "kubernetesCredentialsDir",
+            FilePath(may_be_blank=False),
+            "Folder with `token` and `ca.crt` of the service account; read at each use.",
+            NAMES_A_FILE,
+        ),
+    ] = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def role_conflicts(options: RoleOptions, namesrv_addr: str) -> Iterator[tuple[str, str]]:
+    """Yield what does not go together, and what it must be; `namesrv_addr` are the NameServers of queue scaling."""
+    if options.on_role_change_token_path and not is_url(options.on_role_change):
+        yield "on_role_change", "the URL that gets the token, because onRoleChangeTokenFile is set"
+    if options.on_role_change_sets and not options.on_role_change:
+        yield "on_role_change", "set as well, because onRoleChangeSets is"
+    if options.role_probe_topic and not (options.role_probe_namesrv_addr or namesrv_addr):
+        yield "role_probe_namesrv_addr", "set as well, or namesrvAddr, because roleProbeTopic is"
+
 
 StoreKind = Literal["embedded", "etcd"]
 
@@ -345,7 +478,6 @@ def permitted_peers(config: ControllerConfig) -> list[NamedAddress]:
 
 
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
-    """Yield what does not go together."""
     yield from etcd_conflicts(config, config.controller_store, "controllerStore")
     yield from role_conflicts(config, config.namesrv_addr)
     if ";" in config.advertised_address:

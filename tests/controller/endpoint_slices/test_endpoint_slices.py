@@ -81,7 +81,7 @@ class Publishing:
         self.group = Group("g", ME, self.clock, self.sets, _Leadership())
         self.revision = 0
         server = ApiServer("127.0.0.1", api.port, api.credentials)
-        self.slices = EndpointSlices(self.group, self.sets, self.clock, server.opened, services, self.observer.emit)
+        self.slices = EndpointSlices(self.group, self.sets, self.clock, server, services, self.observer.emit)
 
     def lead(self, until_ms=None):
         self.group.leads(until_ms)
