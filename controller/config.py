@@ -2,30 +2,17 @@
 
 Answers to Java's `ControllerConfig`, whose property names and defaults are kept (docs/protocol/controller.md 8.1). What
 any server has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and
-jRaft mean nothing here. Options about who learns of a new master are inherited from `role_options.py`.
+jRaft mean nothing here.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Final
-from serving.config.callback_target import CallbackTarget, is_url
-from serving.config.options import (
-    NAMES_A_FILE,
-    AddressList,
-    Closed,
-    FilePath,
-    Fixed,
-    Option,
-    Text,
-    Whole,
-)
-from serving.config.server_config import ServerConfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, get_args
+
 from controller.failure_detection.detector import SILENCE_MS_MIN
 from remoting.protocol.addresses import NamedAddress, named_address, split_address
 from remoting.protocol.codes import CONTROLLER_REQUESTS
+from serving.config.callback_target import CallbackTarget, is_url
 from serving.config.etcd_options import (
     STORE,
     EtcdCaPath,
@@ -62,128 +49,9 @@ from serving.config.server_config import (
     FrameBytesMax,
     HttpPort,
     ListenPort,
+    ServerConfig,
 )
 from serving.config.server_kind import ServerKind
-
-_PATH: Final = FilePath()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleOptions(ServerConfig):
-    """Options about changes of masters. Each comment names the reader."""
-
-    #: Read by app/service.py and app/role_callbacks.py, the next two by the latter.
-    on_role_change: Annotated[
-        str,
-        Option(
-            "onRoleChange",
-            CallbackTarget(),
-            "Program with arguments, run by no shell, or URL that is called at each change of a set's master; blank "
-            "for none.",
-            Fixed("it names a program that this server runs, or where it sends requests"),
-        ),
-    ] = ""
-    on_role_change_token_path: Annotated[
-        str,
-        Option(
-            "onRoleChangeTokenFile",
-            _PATH,
-            "File whose first line is sent to the URL of onRoleChange as a bearer token; read at each call.",
-            NAMES_A_FILE,
-        ),
-    ] = ""
-    on_role_change_sets: Annotated[
-        str,
-        Option(
-            "onRoleChangeSets",
-            Text(),
-            "Broker sets for which onRoleChange is called, separated by ';'; one that ends with * names all that begin "
-            "so; blank for every set.",
-            Fixed("it decides of which masters the operator's program learns"),
-        ),
-    ] = ""
-    #: Read by callbacks/service.py, as the next one.
-    on_role_change_timeout_ms: Annotated[
-        int,
-        Option(
-            "onRoleChangeTimeoutMs",
-            Whole(100, 60_000),
-            "How long one call of onRoleChange may take, in milliseconds; then the program is killed.",
-            Closed("a shorter time can end every call before it has done its work"),
-            at_once=True,
-        ),
-    ] = 10_000
-    on_role_change_calls_max: Annotated[
-        int,
-        Option(
-            "onRoleChangeCallsMax",
-            Whole(1, 64),
-            "Calls of onRoleChange at one time, each for another set; others wait.",
-            Closed("each of them is a process of this machine, or a connection"),
-        ),
-    ] = 8
-    #: Read by app/service.py.
-    role_probe_topic: Annotated[
-        str,
-        Option(
-            "roleProbeTopic",
-            Text(),
-            "Topic, made for it, into which the leader sends a small message again and again to measure how long sets "
-            "take none; blank for no probe.",
-            Fixed("it makes this server send messages"),
-        ),
-    ] = ""
-    #: Read by role_probe/service.py, as the next one.
-    role_probe_namesrv_addr: Annotated[
-        str,
-        Option(
-            "roleProbeNamesrvAddr",
-            AddressList(),
-            "NameServers that the probe queries for the route of its topic, as clients do; blank for namesrvAddr.",
-            Fixed("it decides where messages are sent"),
-        ),
-    ] = ""
-    role_probe_interval_ms: Annotated[
-        int,
-        Option(
-            "roleProbeIntervalMs",
-            Whole(100, 10_000),
-            "Time between two messages of the probe to one set, in milliseconds.",
-            Closed("each message is stored by a broker"),
-            at_once=True,
-        ),
-    ] = 200
-    #: Read by app/endpoint_slices.py, as the next one.
-    kubernetes_sets_path: Annotated[
-        str,
-        Option(
-            "kubernetesSetsFile",
-            _PATH,
-            "File of broker sets that are Services of Kubernetes: the leader publishes where their brokers are as "
-            "EndpointSlices; blank for none.",
-            NAMES_A_FILE,
-        ),
-    ] = ""
-    kubernetes_credentials_path: Annotated[
-        str,
-        Option(
-            "kubernetesCredentialsDir",
-            FilePath(may_be_blank=False),
-            "Folder with `token` and `ca.crt` of the service account; read at each use.",
-            NAMES_A_FILE,
-        ),
-    ] = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-def role_conflicts(options: RoleOptions, namesrv_addr: str) -> Iterator[tuple[str, str]]:
-    """Yield what does not go together, and what it must be; `namesrv_addr` are the NameServers of queue scaling."""
-    if options.on_role_change_token_path and not is_url(options.on_role_change):
-        yield "on_role_change", "the URL that gets the token, because onRoleChangeTokenFile is set"
-    if options.on_role_change_sets and not options.on_role_change:
-        yield "on_role_change", "set as well, because onRoleChangeSets is"
-    if options.role_probe_topic and not (options.role_probe_namesrv_addr or namesrv_addr):
-        yield "role_probe_namesrv_addr", "set as well, or namesrvAddr, because roleProbeTopic is"
-
 
 StoreKind = Literal["embedded", "etcd"]
 
@@ -196,8 +64,8 @@ _PEERS: Final = Fixed("it can prevent the next start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig(RoleOptions):
-    """All options. Each comment names the reader, or why nobody here reads it."""
+class ControllerConfig(ServerConfig):
+    """All options."""
 
     config_store_path: ConfigStorePath = "~/controller/controller.properties"
     config_black_list: ConfigBlackList = "configBlackList;configStorePath"
@@ -210,11 +78,9 @@ class ControllerConfig(RoleOptions):
 
     # ControllerConfig
 
-    #: Read by app/service.py.
     controller_store_path: Annotated[
         str, Option("controllerStorePath", FilePath(may_be_blank=False), "Folder of the embedded store.", NAMES_A_FILE)
     ] = "~/controller/store"
-    #: Read by election_runner.py.
     enable_elect_unclean_master: Annotated[
         bool,
         Option(
@@ -226,7 +92,6 @@ class ControllerConfig(RoleOptions):
             at_once=True,
         ),
     ] = False
-    #: Read by election_runner.py.
     notify_broker_role_changed: Annotated[
         bool,
         Option(
@@ -237,7 +102,6 @@ class ControllerConfig(RoleOptions):
             at_once=True,
         ),
     ] = True
-    #: Read by service.py.
     controller_request_thread_pool_queue_capacity: Annotated[
         int,
         Option(
@@ -335,7 +199,7 @@ class ControllerConfig(RoleOptions):
 
     # Ours
 
-    #: Read by service.py. A pause of 2,000 ms, up to 1,000 after the last heartbeat, must not move a master, which has
+    #: A pause of 2,000 ms, up to 1,000 after the last heartbeat, must not move a master, which has
     #: 300 ms for the answer to a probe. A slave of a frozen master notices its own election only when its read ends,
     #: each second after the freeze: elected within 3 s, it serves a second earlier.
     suspect_timeout_ms: Annotated[
@@ -348,7 +212,6 @@ class ControllerConfig(RoleOptions):
             at_once=True,
         ),
     ] = 2800
-    #: Read by requests.py.
     adopt_unknown_brokers: Annotated[
         bool,
         Option(
@@ -359,7 +222,6 @@ class ControllerConfig(RoleOptions):
             at_once=True,
         ),
     ] = False
-    #: Read by service.py.
     advertised_address: Annotated[
         str,
         Option(
@@ -370,7 +232,6 @@ class ControllerConfig(RoleOptions):
             Fixed("it sends brokers to other servers"),
         ),
     ] = ""
-    #: Read by service.py.
     analytics_dir: Annotated[
         str,
         Option(
@@ -380,7 +241,6 @@ class ControllerConfig(RoleOptions):
             NAMES_A_FILE,
         ),
     ] = ""
-    #: Read by app/service.py and wire/handlers.py.
     broker_networks: Annotated[
         str,
         Option(
@@ -391,15 +251,12 @@ class ControllerConfig(RoleOptions):
             Fixed("it decides where this controller connects to"),
         ),
     ] = ""
-    #: Read by service.py.
     controller_group: Annotated[
         str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", STORE)
     ] = "rocketmq"
-    #: Read by service.py.
     controller_id: Annotated[
         str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", STORE)
     ] = ""
-    #: Read by app/service.py.
     namesrv_addr: Annotated[
         str,
         Option(
@@ -409,7 +266,6 @@ class ControllerConfig(RoleOptions):
             Fixed("it decides which brokers are changed"),
         ),
     ] = ""
-    #: Read by app/service.py.
     scaling_operations_max: Annotated[
         int,
         Option(
@@ -420,7 +276,6 @@ class ControllerConfig(RoleOptions):
             at_once=True,
         ),
     ] = 20
-    #: Read by watching/service.py.
     scaling_interval_ms: Annotated[
         int,
         Option(
@@ -431,7 +286,6 @@ class ControllerConfig(RoleOptions):
             at_once=True,
         ),
     ] = 15_000
-    #: Read by app/service.py.
     scaling_policy_file: Annotated[
         str,
         Option(
@@ -441,7 +295,6 @@ class ControllerConfig(RoleOptions):
             NAMES_A_FILE,
         ),
     ] = ""
-    #: Read by app/service.py.
     role_check_port: Annotated[
         int,
         Option(
@@ -451,7 +304,6 @@ class ControllerConfig(RoleOptions):
             LISTENS,
         ),
     ] = 0
-    #: Read by app/service.py, as all that follow.
     controller_store: Annotated[
         StoreKind,
         Option(
@@ -468,6 +320,105 @@ class ControllerConfig(RoleOptions):
     etcd_cert_path: EtcdCertPath = ""
     etcd_key_path: EtcdKeyPath = ""
 
+    # Who learns of a new master: Java has none of these
+
+    on_role_change: Annotated[
+        str,
+        Option(
+            "onRoleChange",
+            CallbackTarget(),
+            "Program with arguments, run by no shell, or URL that is called at each change of a set's master; blank "
+            "for none.",
+            Fixed("it names a program that this server runs, or where it sends requests"),
+        ),
+    ] = ""
+    on_role_change_token_path: Annotated[
+        str,
+        Option(
+            "onRoleChangeTokenFile",
+            _PATH,
+            "File whose first line is sent to the URL of onRoleChange as a bearer token; read at each call.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+    on_role_change_sets: Annotated[
+        str,
+        Option(
+            "onRoleChangeSets",
+            Text(),
+            "Broker sets for which onRoleChange is called, separated by ';'; one that ends with * names all that begin "
+            "so; blank for every set.",
+            Fixed("it decides of which masters the operator's program learns"),
+        ),
+    ] = ""
+    on_role_change_timeout_ms: Annotated[
+        int,
+        Option(
+            "onRoleChangeTimeoutMs",
+            Whole(100, 60_000),
+            "How long one call of onRoleChange may take, in milliseconds; then the program is killed.",
+            Closed("a shorter time can end every call before it has done its work"),
+            at_once=True,
+        ),
+    ] = 10_000
+    on_role_change_calls_max: Annotated[
+        int,
+        Option(
+            "onRoleChangeCallsMax",
+            Whole(1, 64),
+            "Calls of onRoleChange at one time, each for another set; others wait.",
+            Closed("each of them is a process of this machine, or a connection"),
+        ),
+    ] = 8
+    role_probe_topic: Annotated[
+        str,
+        Option(
+            "roleProbeTopic",
+            Text(),
+            "Topic, made for it, into which the leader sends a small message again and again to measure how long sets "
+            "take none; blank for no probe.",
+            Fixed("it makes this server send messages"),
+        ),
+    ] = ""
+    role_probe_namesrv_addr: Annotated[
+        str,
+        Option(
+            "roleProbeNamesrvAddr",
+            AddressList(),
+            "NameServers that the probe queries for the route of its topic, as clients do; blank for namesrvAddr.",
+            Fixed("it decides where messages are sent"),
+        ),
+    ] = ""
+    role_probe_interval_ms: Annotated[
+        int,
+        Option(
+            "roleProbeIntervalMs",
+            Whole(100, 10_000),
+            "Time between two messages of the probe to one set, in milliseconds.",
+            Closed("each message is stored by a broker"),
+            at_once=True,
+        ),
+    ] = 200
+    kubernetes_sets_path: Annotated[
+        str,
+        Option(
+            "kubernetesSetsFile",
+            _PATH,
+            "File of broker sets that are Services of Kubernetes: the leader publishes where their brokers are as "
+            "EndpointSlices; blank for none.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+    kubernetes_credentials_path: Annotated[
+        str,
+        Option(
+            "kubernetesCredentialsDir",
+            FilePath(may_be_blank=False),
+            "Folder with `token` and `ca.crt` of the service account; read at each use.",
+            NAMES_A_FILE,
+        ),
+    ] = "/var/run/secrets/kubernetes.io/serviceaccount"
+
 
 def permitted_peers(config: ControllerConfig) -> list[NamedAddress]:
     """Return to whom a controller connects as a client of RocketMQ; empty for anybody."""
@@ -477,9 +428,18 @@ def permitted_peers(config: ControllerConfig) -> list[NamedAddress]:
     return [found for each in texts.split(";") if (found := named_address(each)) is not None]
 
 
+def _role_conflicts(options: ControllerConfig) -> Iterator[tuple[str, str]]:
+    if options.on_role_change_token_path and not is_url(options.on_role_change):
+        yield "on_role_change", "the URL that gets the token, because onRoleChangeTokenFile is set"
+    if options.on_role_change_sets and not options.on_role_change:
+        yield "on_role_change", "set as well, because onRoleChangeSets is"
+    if options.role_probe_topic and not (options.role_probe_namesrv_addr or options.namesrv_addr):
+        yield "role_probe_namesrv_addr", "set as well, or namesrvAddr, because roleProbeTopic is"
+
+
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
     yield from etcd_conflicts(config, config.controller_store, "controllerStore")
-    yield from role_conflicts(config, config.namesrv_addr)
+    yield from _role_conflicts(config)
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"
     others = {config.listen_port: "listenPort", config.http_port: "httpPort"}
