@@ -194,14 +194,14 @@ async def test_cut_off_controller_calls_nobody_although_it_was_not_deposed(contr
     assert receiver.seen == [("broker-a", 5, 1)]
 
 
-async def test_three_thousand_sets_that_change_at_once_are_all_delivered_a_few_at_a_time(controller, receiver):
-    sets = [a_set(broker_name=f"broker-{number}") for number in range(3_000)]
+async def test_hundreds_of_sets_that_change_at_once_are_all_delivered_a_few_at_a_time(controller, receiver):
+    sets = [a_set(broker_name=f"broker-{number}") for number in range(300)]
     await controller.callbacks.look()
     for each in sets:
         controller.store.entry_changed(each.broker_name, versioned(each))
         controller.report(each)
     await controller.callbacks.look()
-    assert undelivered(controller) == 3_000
+    assert undelivered(controller) == 300
     await controller.settle()
     assert sorted(name for name, *_ in receiver.seen) == sorted(each.broker_name for each in sets)
     assert receiver.most_at_once == controller.calls_max
