@@ -26,12 +26,10 @@ from controller.observability.log_events import DECLARED
 from controller.role_probe.service import RoleProbe
 from controller.roles.changes import RoleChanges
 from controller.roles.events import RoleAnswers
-from controller.scaling.autoscaler.decision import AnalysisOutlook
-from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
-from controller.scaling.execution.set_masters import StoredMasters
+from controller.scaling.autoscaler.findings import AnalysisOutlook
+from controller.scaling.execution.service import QueueScaling, ScalingOptions
 from controller.scaling.watching.policy_source import PolicySource
-from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
-from controller.scaling.watching.topic_requests import TopicRequests
+from controller.scaling.watching.service import Autoscaler
 from controller.sets.broker_set import BrokerSet
 from controller.switchover.rolling_restarts import RollingRestarts
 from controller.switchover.service import Switchovers
@@ -308,39 +306,21 @@ class Controller:
 
     def _make_scaling(self) -> QueueScaling:
         return QueueScaling(
-            ScalingRuntime(
-                group=self._core.group,
-                sets=self._core.store,
-                backend=self._backend,
-                client=self._client,
-                clock=self._clock,
-                options=lambda: ScalingOptions.of(self._settings.config),
-                emit=self._telemetry.emit,
-                start=self._core.begin,
-            )
+            group=self._core.group,
+            sets=self._core.store,
+            backend=self._backend,
+            client=self._client,
+            clock=self._clock,
+            options=lambda: ScalingOptions.of(self._settings.config),
+            emit=self._telemetry.emit,
+            begin=self._core.begin,
         )
 
     def _make_autoscaler(self) -> Autoscaler:
-        def options() -> AutoscalerOptions:
-            return AutoscalerOptions.of(self._settings.config)
-
-        runtime = AutoscalerRuntime(
-            scaling=self._scaling,
-            requests=TopicRequests.over(
-                self._client,
-                self._clock,
-                lambda: options().name_servers,
-                StoredMasters(self._core.store),
-                self._scaling.group_kinds,
-            ),
-            emit=self._telemetry.emit,
-            clock=self._clock,
-            options=options,
-            outlook=self._outlook,
-            start=self._core.begin,
+        policies = PolicySource(
+            self._settings.config.scaling_policy_file, self._scaling.documents, self._telemetry.emit
         )
-        path = self._settings.config.scaling_policy_file
-        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, self._telemetry.emit))
+        return Autoscaler(self._scaling, policies, self._outlook)
 
     def _make_probe(self, client: RemotingClient) -> RoleProbe:
         core = self._core

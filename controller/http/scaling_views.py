@@ -13,10 +13,10 @@ from controller.scaling.execution.service import OperationUnknown, QueueScaling,
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules.commands import ResizeCommandRefused
+from controller.scaling.watching.decisions import Proposal, ProposalUnknown
 from controller.scaling.watching.policy_source import PolicyFileDecides
-from controller.scaling.watching.proposals import Proposal, ProposalUnknown
 from controller.scaling.watching.service import Autoscaler
-from controller.scaling.watching.topic_decisions import TopicDecision
+from controller.scaling.watching.watched_topic import TopicDecision
 from serving.config.stored_config import StoredConfig
 from serving.config.table_documents import TablesRefused
 from serving.http.endpoints import LIMIT, Parameter

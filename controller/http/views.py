@@ -24,8 +24,7 @@ from controller.switchover.service import Switchovers
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 from serving.http.endpoints import EVENT_STREAM_TYPE, LIMIT, Parameter
-from serving.http.history_reader import HistoryReader
-from serving.http.history_views import PastLifeViews
+from serving.http.history_views import HistoryReader, PastLifeViews
 from serving.http.pages import ListPage, with_prefix
 from serving.http.paths import get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving

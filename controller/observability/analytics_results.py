@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from controller.observability import metric_catalogue as catalogue
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 from serving.metrics.counters import Labels
 from serving.metrics.families import MetricFamily
 

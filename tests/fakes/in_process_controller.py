@@ -29,13 +29,11 @@ from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
 from controller.roles.broker_roles import BrokerRoles, RoleCheckers, RoleHolds, ServingConfirmations
 from controller.roles.changes import RoleChanges
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 from controller.scaling.execution.events import resize_measures
-from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
-from controller.scaling.execution.set_masters import StoredMasters
+from controller.scaling.execution.service import QueueScaling, ScalingOptions
 from controller.scaling.watching.policy_source import PolicySource
-from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
-from controller.scaling.watching.topic_requests import TopicRequests
+from controller.scaling.watching.service import Autoscaler
 from controller.switchover.rolling_restarts import RollingRestarts
 from controller.switchover.service import Switchovers
 from controller.wire.handlers import Handlers, ReplicaInfoCache
@@ -250,16 +248,14 @@ class InProcessController(SimulatedBrokers):
         self.loop = asyncio.get_running_loop()
         self.client = RemotingClient(self.clock)
         self.scaling = QueueScaling(
-            ScalingRuntime(
-                group=self.group,
-                sets=self.store,
-                backend=self.backend,
-                client=self.client,
-                clock=self.clock,
-                options=lambda: ScalingOptions.of(self.settings.config),
-                emit=self.telemetry.emit,
-                start=self._start,
-            )
+            group=self.group,
+            sets=self.store,
+            backend=self.backend,
+            client=self.client,
+            clock=self.clock,
+            options=lambda: ScalingOptions.of(self.settings.config),
+            emit=self.telemetry.emit,
+            begin=self._start,
         )
         self.autoscaler = self.new_autoscaler()
         self.plan()
@@ -272,22 +268,8 @@ class InProcessController(SimulatedBrokers):
 
     def new_autoscaler(self, policy_file=""):
         """Return an autoscaler that looks when a test lets it."""
-        runtime = AutoscalerRuntime(
-            scaling=self.scaling,
-            requests=TopicRequests.over(
-                self.client,
-                self.clock,
-                lambda: ScalingOptions.of(self.settings.config).name_servers,
-                StoredMasters(self.store),
-                self.scaling.group_kinds,
-            ),
-            emit=self.telemetry.emit,
-            clock=self.clock,
-            options=lambda: AutoscalerOptions.of(self.settings.config),
-            outlook=lambda _: AnalysisOutlook(),
-            start=self._start,
-        )
-        return Autoscaler(runtime, PolicySource(str(policy_file), self.scaling.documents, self.telemetry.emit))
+        policies = PolicySource(str(policy_file), self.scaling.documents, self.telemetry.emit)
+        return Autoscaler(self.scaling, policies, lambda _: AnalysisOutlook())
 
     def plan(self):
         """Wire switchovers and rolling restarts; brokers answer by `log_ends`, `all_ack` and `boots`."""

@@ -119,7 +119,8 @@ class Broker:
         number = bisect_left(master.log.places, start)
         if not master.log.places or number >= len(master.log.places) or master.log.places[number] != start:
             return
-        for place, message in list(zip(master.log.places, master.log.messages, strict=True))[number : number + count]:
+        copied = slice(number, number + count)
+        for place, message in zip(master.log.places[copied], master.log.messages[copied], strict=True):
             self._put(message, place)
         self.epochs = [epoch for epoch in master.epochs if epoch[1] <= self.log.end]
 
@@ -161,7 +162,8 @@ class Broker:
 
     def drop_offsets(self, group, topic):
         for queue_id in self.offsets.pop((group, topic), {}):
-            self.moves[group, topic, queue_id] = self.world.moved(group, topic, queue_id, set())
+            wanted = {uid for _, uid in self.queues.get((topic, queue_id), [])}
+            self.moves[group, topic, queue_id] = self.world.moved(group, topic, queue_id, wanted)
 
     def copy_offsets(self, master):
         for (group, topic), queues in master.offsets.items():

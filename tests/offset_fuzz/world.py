@@ -14,6 +14,8 @@ Left out, so no history shows it:
 - How members of several clients share queues: each group is one member.
 - What happens at the new master in the moments between the look at its offsets and messages, and a write.
 - A client that goes back to exactly the offset that the next master had as a replica: nobody can see that.
+- Rewinds of a queue that a later master does not show: a slave may keep the queue of a topic that was made anew. What a
+  group has read at all, and does not see there, counts as read.
 - Clients that begin without an offset are not judged: what they skip is by their own policy.
 """
 
@@ -52,6 +54,8 @@ class Group:
         self.begins_at_first = world.chance(0.5)
         #: Its member says how far it is; one that has not pulled yet does not.
         self.tells = world.chance(0.4)
+        #: How long it is connected before it pulls: its members share the queues first.
+        self.shares_s = world.random.choice([0, 0, 5])
         #: (topic, queue id) -> where it reads next.
         self.positions = {}
         #: When it is connected to a broker.
@@ -65,6 +69,9 @@ class Group:
 
     def is_connected(self, broker):
         return self.is_online and self.connected.get(broker.address, 1e18) <= self.world.loop.time()
+
+    def pulls_from(self, broker):
+        return self.is_connected(broker) and self.connected[broker.address] + self.shares_s <= self.world.loop.time()
 
     def connect(self, broker, within_s):
         self.connected.setdefault(broker.address, self.world.loop.time() + self.world.random.uniform(0, within_s))
@@ -97,9 +104,10 @@ class Group:
         position = min(max(position, first), end)
         queue = broker.queues.get((topic, queue_id))
         if self.seen.get((topic, queue_id)) is not queue:
-            # Whatever is there, it goes on behind it by itself.
+            # Whatever is there, it goes on behind it by itself. What is not there cannot be read again.
             self.seen[topic, queue_id] = queue
             self._pass_over(broker, key, 0, position)
+            self.world.read(key, self.world.ever_read(key) - {uid for _, uid in queue or ()})
         until = min(end, position + self.world.random.randrange(4))
         uids = {uid for _, uid in broker.queues.get((topic, queue_id), [])[position:until]}
         if self.pops:
@@ -275,6 +283,8 @@ class World:
         self.pops_in_kv = self.can_pop and self.chance(0.2)
         self.remaking_deletes_offsets = self.chance(0.5)
         self.slaves_clear_queues = self.chance(0.7)
+        #: Members are connected with slaves too, not only with the master.
+        self.reaches_slaves = self.chance(0.5)
         self.loss = self.random.choice([0, 0, 0.005, 0.03])
         self.has_equal_lengths = self.chance(0.3)
         self.rate = self.random.choice([0.3, 3, 20])
@@ -295,8 +305,8 @@ class World:
             self.groups[group.name] = group
         self.managers = [Manager(self, number) for number in range(self.random.choice([1, 1, 2]))]
         self.deleted = set()
-        #: A group that was stopped and deleted, and starts again after the failover.
-        self.returning = None
+        #: Groups that were stopped before or at the failover, and start again after it.
+        self.returning = []
         #: When each topic was made anew last.
         self.remade_s = {}
         self.writes = self.raises = 0
@@ -312,10 +322,13 @@ class World:
     def read(self, key, uids):
         self.reads[key][-1] |= uids
 
-    def moved(self, group, topic, queue_id, kept):
-        """Take that somebody wants messages to be read again but for those in `kept`; return how often so far."""
+    def ever_read(self, key):
+        return set().union(*self.reads[key])
+
+    def moved(self, group, topic, queue_id, wanted):
+        """Take that somebody wants messages to be read again; return how often that happened so far."""
         key = group, topic, queue_id
-        self.reads[key].append({uid for uid in kept if any(uid in uids for uids in self.reads[key])})
+        self.reads[key].append(self.ever_read(key) - wanted)
         self.moves[key] += 1
         return self.moves[key]
 
@@ -358,11 +371,10 @@ class World:
 
     async def _run(self, seconds):
         for broker in self.brokers:
-            broker.boot()
-        for group in self.groups.values():
-            for broker in self.brokers:
-                group.connect(broker, 5)
+            self._boot(broker)
         self._elect(self.brokers[0])
+        for group in self.groups.values():
+            self._connect(group, 5)
         works = [self._produce(), self._consume(), self._copy(), self._operate(), self._fail()]
         for manager in self.managers:
             works += [manager.run_lease(), manager.run_following(), manager.readings.run()]
@@ -378,6 +390,11 @@ class World:
                 task.cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+    def _boot(self, broker):
+        broker.boot()
+        for group in self.groups.values():
+            group.connected.pop(broker.address, None)
 
     def _elect(self, broker):
         self.epoch += 1
@@ -417,21 +434,27 @@ class World:
             for group in self.groups.values():
                 if not group.is_online:
                     continue
-                if master is not None and group.is_connected(master):
+                if master is not None and group.pulls_from(master):
                     group.consume(master)
                 # Pulls carry commits too. Without a master clients commit to any replica.
-                if alive and (tick % 10 == 0 or (master is not None and self.chance(0.3))):
-                    group.commit(master or self.random.choice(alive))
+                if master is None and alive and tick % 10 == 0:
+                    group.commit(self.random.choice(alive))
+                elif master is not None and group.pulls_from(master) and (tick % 10 == 0 or self.chance(0.3)):
+                    group.commit(master)
                 if self.chance(0.002):
                     self._stop_or_start(group)
+
+    def _connect(self, group, within_s):
+        for broker in self.brokers:
+            if self.reaches_slaves or broker is self.master:
+                group.connect(broker, within_s)
 
     def _stop_or_start(self, group):
         group.is_online = not group.is_online
         group.positions = {}
         if group.is_online:
             group.connected = {}
-            for broker in self.brokers:
-                group.connect(broker, 1)
+            self._connect(group, 1)
 
     async def _copy(self):
         tick = 0
@@ -452,13 +475,15 @@ class World:
 
     def _catch_up(self, broker, master):
         """Cut what is not in the log of the master, as a slave does that joins with the epochs of both."""
-        common = 0
-        for mine, its in zip(broker.log.messages, master.log.messages, strict=False):
-            if mine.uid != its.uid:
-                break
-            common += mine.length
-        if self.has_epochs and common < broker.log.end:
-            broker.cut_log(common)
+        if not self.has_epochs:
+            return
+        mine, its = broker.log.messages, master.log.messages
+        count = min(len(mine), len(its))
+        # Logs with epochs are copied from where they part only: below a message that both have they are the same.
+        while count and mine[count - 1].uid != its[count - 1].uid:
+            count -= 1
+        if count < len(mine):
+            broker.cut_log(broker.log.places[count])
 
     async def _operate(self):
         while True:
@@ -488,10 +513,10 @@ class World:
     def _rewind(self, master, group, topic, queue_id, *, is_seek):
         key = group.name, topic, queue_id
         offset = self.random.randint(0, master.offset(*key) or 0)
-        kept = {uid for _, uid in master.queues.get((topic, queue_id), [])[:offset]}
+        wanted = {uid for _, uid in master.queues.get((topic, queue_id), [])[offset:]}
         if group.pops:
             return
-        moves = self.moved(*key, kept)
+        moves = self.moved(*key, wanted)
         if is_seek:
             # It commits that within 5 s.
             if group.is_online:
@@ -546,7 +571,7 @@ class World:
             if group.is_online and self.chance(0.7):
                 # A group is stopped before it is deleted, and may start again once another broker is master.
                 self._stop_or_start(group)
-                self.returning = group
+                self.returning.append(group)
             self.master.drop_offsets(group.name, topic)
         elif what == "remake":
             self._remake(topic)
@@ -565,6 +590,11 @@ class World:
     async def _failover(self, copy):
         former = self.master
         former.is_alive = False
+        for group in self.groups.values():
+            if group.is_online and self.chance(0.3):
+                # Its members end with the master, and forget where they were.
+                self._stop_or_start(group)
+                self.returning.append(group)
         before, self.followed = self.followed, None
         self.master = None
         self.tell(f"{former.address} is killed, its log ends at {former.log.end}")
@@ -578,29 +608,34 @@ class World:
             self._elect(chosen)
             if self.chance(0.4):
                 self._send(self.random.randint(20, 600))
-            self._go_on_after_promotion()
+            self._start_returning(0.5)
             if len(self.managers) > 1 and self.chance(0.2):
                 self._pause(self.random.choice(self.managers))
             await asyncio.sleep(self.random.uniform(1, 10))
-            if self.chance(0.2):
-                # Members of some groups are awaited yet.
+            if self.chance(0.4):
                 self._remake(self.random.choice(self.topics))
-            former.boot()
+            self._start_returning(1)
+            self._boot(former)
             return
         self._lose(former, copy)
-        former.boot()
+        self._boot(former)
         self.followed = before
         if self.has_epochs:
             self._elect(former)
         else:
             self.master = former
             self.followed = before._replace(boot_unix_ms=former.boot_ms)
+            for group in self.groups.values():
+                group.connect(former, self.random.choice([0.1, 30]))
             self.tell(f"{former.address} is master again, its log ends at {former.log.end}")
+        await asyncio.sleep(self.random.uniform(0, 10))
+        self._start_returning(1)
 
-    def _go_on_after_promotion(self):
-        group, self.returning = self.returning, None
-        if group is not None and not group.is_online and self.chance(0.7):
-            self._stop_or_start(group)
+    def _start_returning(self, share):
+        for group in [group for group in self.returning if self.chance(share)]:
+            self.returning.remove(group)
+            if not group.is_online:
+                self._stop_or_start(group)
 
     def _lose(self, broker, copy):
         """Let a broker come back with its store, or with less."""

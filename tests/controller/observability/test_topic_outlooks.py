@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from controller.observability.analytics_results import AnalysisResult, TopicOutlooks
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 
 
 def a_result(name, *rows):
