@@ -18,7 +18,7 @@ NO_PRODUCT: Final = ("tests", "benchmarks", "demo")
 SMALL_LINES: Final = 60
 #: Folders of a server, and names of modules anywhere in it.
 PLUMBING_FOLDERS: Final = frozenset({"http", "observability", "recording", "settings"})
-PLUMBING_MODULES: Final = frozenset({"events", "catalogues", "gauges", "config", "role_options"})
+PLUMBING_MODULES: Final = frozenset({"events", "catalogues", "gauges", "config"})
 
 
 def lines_by_file(revision: str) -> dict[str, int]:

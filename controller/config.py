@@ -2,17 +2,17 @@
 
 Answers to Java's `ControllerConfig`, whose property names and defaults are kept (docs/protocol/controller.md 8.1). What
 any server has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and
-jRaft mean nothing here. Options about who learns of a new master are inherited from `role_options.py`.
+jRaft mean nothing here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from controller.failure_detection.detector import SILENCE_MS_MIN
-from controller.role_options import RoleOptions, role_conflicts
 from remoting.protocol.addresses import NamedAddress, named_address, split_address
 from remoting.protocol.codes import CONTROLLER_REQUESTS
+from serving.config.callback_target import CallbackTarget, is_url
 from serving.config.etcd_options import (
     ETCD_CA_PATH,
     ETCD_CERT_PATH,
@@ -50,6 +50,7 @@ from serving.config.server_config import (
     FRAME_BYTES_MAX,
     HTTP_PORT,
     LISTEN_PORT,
+    ServerConfig,
 )
 from serving.config.server_kind import ServerKind
 
@@ -64,8 +65,8 @@ _PEERS: Final = Fixed("it can prevent the next start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig(RoleOptions):
-    """All options. Each comment names the reader, or why nobody here reads it."""
+class ControllerConfig(ServerConfig):
+    """All options."""
 
     config_store_path: str = described("~/controller/controller.properties", CONFIG_STORE_PATH)
     config_black_list: str = described("configBlackList;configStorePath", CONFIG_BLACK_LIST)
@@ -78,7 +79,6 @@ class ControllerConfig(RoleOptions):
 
     # ControllerConfig
 
-    #: Read by app/service.py.
     controller_store_path: str = option(
         "~/controller/store",
         "controllerStorePath",
@@ -86,7 +86,6 @@ class ControllerConfig(RoleOptions):
         "Folder of the embedded store.",
         NAMES_A_FILE,
     )
-    #: Read by election_runner.py.
     enable_elect_unclean_master: bool = option(
         False,
         "enableElectUncleanMaster",
@@ -96,7 +95,6 @@ class ControllerConfig(RoleOptions):
         Closed("it decides whether messages are given up, or a set stays without master"),
         at_once=True,
     )
-    #: Read by election_runner.py.
     notify_broker_role_changed: bool = option(
         True,
         "notifyBrokerRoleChanged",
@@ -105,7 +103,6 @@ class ControllerConfig(RoleOptions):
         Within(Only(True), "without it brokers learn of a new master 5 s later"),
         at_once=True,
     )
-    #: Read by service.py.
     controller_request_thread_pool_queue_capacity: int = option(
         50000,
         "controllerRequestThreadPoolQueueCapacity",
@@ -197,7 +194,7 @@ class ControllerConfig(RoleOptions):
 
     # Ours
 
-    #: Read by service.py. A pause of 2,000 ms, up to 1,000 after the last heartbeat, must not move a master, which has
+    #: A pause of 2,000 ms, up to 1,000 after the last heartbeat, must not move a master, which has
     #: 300 ms for the answer to a probe. A slave of a frozen master notices its own election only when its read ends,
     #: each second after the freeze: elected within 3 s, it serves a second earlier.
     suspect_timeout_ms: int = option(
@@ -208,7 +205,6 @@ class ControllerConfig(RoleOptions):
         Closed("longer leaves failed masters in place, shorter replaces living ones"),
         at_once=True,
     )
-    #: Read by requests.py.
     adopt_unknown_brokers: bool = option(
         False,
         "adoptUnknownBrokers",
@@ -217,7 +213,6 @@ class ControllerConfig(RoleOptions):
         Closed("it decides which brokers belong to a set, and so whose log may lead"),
         at_once=True,
     )
-    #: Read by service.py.
     advertised_address: str = option(
         "",
         "advertisedAddress",
@@ -226,7 +221,6 @@ class ControllerConfig(RoleOptions):
         "address of this machine.",
         Fixed("it sends brokers to other servers"),
     )
-    #: Read by service.py.
     analytics_dir: str = option(
         "",
         "analyticsDir",
@@ -234,7 +228,6 @@ class ControllerConfig(RoleOptions):
         "Output folder of rmq-analytics: its newest results are metrics, and in the console; blank for none.",
         NAMES_A_FILE,
     )
-    #: Read by app/service.py and wire/handlers.py.
     broker_networks: str = option(
         "",
         "brokerNetworks",
@@ -243,13 +236,10 @@ class ControllerConfig(RoleOptions):
         "separated by ';'; blank for anywhere. This controller connects nowhere else, except to NameServers.",
         Fixed("it decides where this controller connects to"),
     )
-    #: Read by service.py.
     controller_group: str = option(
         "rocketmq", "controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", STORE
     )
-    #: Read by service.py.
     controller_id: str = option("", "controllerId", _TEXT, "Name of this controller; blank for its address.", STORE)
-    #: Read by app/service.py.
     namesrv_addr: str = option(
         "",
         "namesrvAddr",
@@ -257,7 +247,6 @@ class ControllerConfig(RoleOptions):
         "NameServers at which queue scaling looks up topics, all of them; blank switches it off.",
         Fixed("it decides which brokers are changed"),
     )
-    #: Read by app/service.py.
     scaling_operations_max: int = option(
         20,
         "scalingOperationsMax",
@@ -266,7 +255,6 @@ class ControllerConfig(RoleOptions):
         Closed("each of them sends requests to brokers"),
         at_once=True,
     )
-    #: Read by watching/service.py.
     scaling_interval_ms: int = option(
         15_000,
         "scalingIntervalMs",
@@ -275,7 +263,6 @@ class ControllerConfig(RoleOptions):
         Closed("each look sends requests to brokers"),
         at_once=True,
     )
-    #: Read by app/service.py.
     scaling_policy_file: str = option(
         "",
         "scalingPolicyFile",
@@ -283,7 +270,6 @@ class ControllerConfig(RoleOptions):
         "TOML file with the autoscaler's policies, read again when it changes; blank: they are set over HTTP.",
         NAMES_A_FILE,
     )
-    #: Read by app/service.py.
     role_check_port: int = option(
         0,
         "roleCheckPort",
@@ -291,7 +277,6 @@ class ControllerConfig(RoleOptions):
         "Port at which proxies and agents check which broker of a set is its master, at bindAddress; 0 for none.",
         LISTENS,
     )
-    #: Read by app/service.py, as all that follow.
     controller_store: StoreKind = option(
         "embedded",
         "controllerStore",
@@ -306,6 +291,85 @@ class ControllerConfig(RoleOptions):
     etcd_cert_path: str = described("", ETCD_CERT_PATH)
     etcd_key_path: str = described("", ETCD_KEY_PATH)
 
+    # Who learns of a new master: Java has none of these
+
+    on_role_change: str = option(
+        "",
+        "onRoleChange",
+        CallbackTarget(),
+        "Program with arguments, run by no shell, or URL that is called at each change of a set's master; blank "
+        "for none.",
+        Fixed("it names a program that this server runs, or where it sends requests"),
+    )
+    on_role_change_token_path: str = option(
+        "",
+        "onRoleChangeTokenFile",
+        _PATH,
+        "File whose first line is sent to the URL of onRoleChange as a bearer token; read at each call.",
+        NAMES_A_FILE,
+    )
+    on_role_change_sets: str = option(
+        "",
+        "onRoleChangeSets",
+        Text(),
+        "Broker sets for which onRoleChange is called, separated by ';'; one that ends with * names all that begin "
+        "so; blank for every set.",
+        Fixed("it decides of which masters the operator's program learns"),
+    )
+    on_role_change_timeout_ms: int = option(
+        10_000,
+        "onRoleChangeTimeoutMs",
+        Whole(100, 60_000),
+        "How long one call of onRoleChange may take, in milliseconds; then the program is killed.",
+        Closed("a shorter time can end every call before it has done its work"),
+        at_once=True,
+    )
+    on_role_change_calls_max: int = option(
+        8,
+        "onRoleChangeCallsMax",
+        Whole(1, 64),
+        "Calls of onRoleChange at one time, each for another set; others wait.",
+        Closed("each of them is a process of this machine, or a connection"),
+    )
+    role_probe_topic: str = option(
+        "",
+        "roleProbeTopic",
+        Text(),
+        "Topic, made for it, into which the leader sends a small message again and again to measure how long sets "
+        "take none; blank for no probe.",
+        Fixed("it makes this server send messages"),
+    )
+    role_probe_namesrv_addr: str = option(
+        "",
+        "roleProbeNamesrvAddr",
+        AddressList(),
+        "NameServers that the probe queries for the route of its topic, as clients do; blank for namesrvAddr.",
+        Fixed("it decides where messages are sent"),
+    )
+    role_probe_interval_ms: int = option(
+        200,
+        "roleProbeIntervalMs",
+        Whole(100, 10_000),
+        "Time between two messages of the probe to one set, in milliseconds.",
+        Closed("each message is stored by a broker"),
+        at_once=True,
+    )
+    kubernetes_sets_path: str = option(
+        "",
+        "kubernetesSetsFile",
+        _PATH,
+        "File of broker sets that are Services of Kubernetes: the leader publishes where their brokers are as "
+        "EndpointSlices; blank for none.",
+        NAMES_A_FILE,
+    )
+    kubernetes_credentials_path: str = option(
+        "/var/run/secrets/kubernetes.io/serviceaccount",
+        "kubernetesCredentialsDir",
+        FilePath(may_be_blank=False),
+        "Folder with `token` and `ca.crt` of the service account; read at each use.",
+        NAMES_A_FILE,
+    )
+
 
 def permitted_peers(config: ControllerConfig) -> list[NamedAddress]:
     """Return to whom a controller connects as a client of RocketMQ; empty for anybody."""
@@ -315,10 +379,19 @@ def permitted_peers(config: ControllerConfig) -> list[NamedAddress]:
     return [found for each in texts.split(";") if (found := named_address(each)) is not None]
 
 
+def _role_conflicts(options: ControllerConfig) -> Iterator[tuple[str, str]]:
+    if options.on_role_change_token_path and not is_url(options.on_role_change):
+        yield "on_role_change", "the URL that gets the token, because onRoleChangeTokenFile is set"
+    if options.on_role_change_sets and not options.on_role_change:
+        yield "on_role_change", "set as well, because onRoleChangeSets is"
+    if options.role_probe_topic and not (options.role_probe_namesrv_addr or options.namesrv_addr):
+        yield "role_probe_namesrv_addr", "set as well, or namesrvAddr, because roleProbeTopic is"
+
+
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
     """Yield what does not go together."""
     yield from etcd_conflicts(config, config.controller_store, "controllerStore")
-    yield from role_conflicts(config, config.namesrv_addr)
+    yield from _role_conflicts(config)
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"
     others = {config.listen_port: "listenPort", config.http_port: "httpPort"}

@@ -84,7 +84,6 @@ class Observed:
     """The last answer of each controller and agent, and the last changes of the address."""
 
     def __init__(self, settings: AgentSettings, log: AgentLog, now_ms: int) -> None:
-        """Begin without any answer."""
         self._settings = settings
         self._log = log
         #: What a controller answered or why it did not, whether it did, and when.
@@ -187,7 +186,6 @@ class HostActions:
     """Changes this host as the rules have decided."""
 
     def __init__(self, host: HostNetwork, clock: Clock, log: AgentLog) -> None:
-        """Begin with nothing due."""
         self._host = host
         self._clock = clock
         self._log = log

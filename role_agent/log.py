@@ -20,7 +20,6 @@ class AgentLog:
     """Writes events; those of warnings and errors at most once in 10 s for each subject."""
 
     def __init__(self, clock: Clock, bound: dict[str, object]) -> None:
-        """Write lines with the `bound` keys."""
         self._clock = clock
         self._bound = bound
         self._last_ms: dict[tuple[str, str], int] = {}

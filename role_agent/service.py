@@ -28,7 +28,6 @@ class SystemdNotices:
     """Sends to the socket that systemd names in the environment; without one, nothing."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Read NOTIFY_SOCKET."""
         path = environment.get("NOTIFY_SOCKET", "")
         # An abstract socket is written with an @.
         self._address = "\0" + path[1:] if path.startswith("@") else path
@@ -59,7 +58,6 @@ class PeerListener:
     """Takes connections at `listen`: one line, one answer, closed."""
 
     def __init__(self, settings: AgentSettings, agent: RoleAgent, log: AgentLog) -> None:
-        """Answer for `agent`."""
         self._settings = settings
         self._agent = agent
         self._log = log
@@ -137,7 +135,6 @@ class ControllerQueries:
     """Queries one controller again and again."""
 
     def __init__(self, settings: AgentSettings, controller: HostPort, agent: RoleAgent, clock: BootClock) -> None:
-        """Hand what it answers to `agent`."""
         self._line = f"{settings.set_name}/{settings.broker_id}"
         self._interval_s = settings.interval_ms / 1000
         self._controller = controller

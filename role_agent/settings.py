@@ -67,8 +67,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _AgentFile(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """The file as it is written."""
-
     set_name: str = msgspec.field(name="set")
     broker_id: int
     addresses: list[str]

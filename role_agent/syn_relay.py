@@ -26,7 +26,6 @@ class PendingSyns:
     """The last request of each connection, oldest first."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._by_connection: dict[bytes, tuple[int, bytes]] = {}
 
     def __len__(self) -> int:
@@ -74,7 +73,6 @@ class SynSockets:
     """Requests for a connection to some addresses at one interface; methods raise OSError where the kernel refuses."""
 
     def __init__(self, interface: str, addresses: Sequence[Ip]) -> None:
-        """Open nothing yet."""
         self._interface = interface
         families = (
             (_ETHERTYPE_IPV4, [each for each in addresses if isinstance(each, IPv4Address)]),
@@ -178,7 +176,6 @@ class SynRelay:
     """Keeps the requests for connections of the last seconds, for the host that has the address next."""
 
     def __init__(self, sockets: SynSockets, clock: Clock, log: AgentLog) -> None:
-        """Begin with none."""
         self._sockets = sockets
         self._clock = clock
         self._log = log

@@ -5,8 +5,8 @@ ones and over those of a test. Answers to `ControllerManager`; `service.py` has 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from controller.config import ControllerConfig
 from controller.decisions.recovery import Recovery
@@ -25,7 +25,7 @@ from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.monitor import LOOK_MS, Monitor
 from controller.failover.requests import BrokerRequests, HeartbeatRecorder
-from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
+from controller.failover.set_writer import ClusterState, SetWriter
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
@@ -55,110 +55,86 @@ _CHANGES_AT_ONCE: Final = 50
 _LOADS_MAX: Final = 5
 
 
-class Edge(NamedTuple):
-    """What a controller reaches the world through."""
-
-    clock: Clock
-    #: Runs what nobody waits for.
-    tasks: BackgroundTasks
-    #: Sends requests to brokers.
-    client: Requester
-    backend: StoreBackend
-    store: SetStore
-    live: HeartbeatTable
-    replica_infos: ReplicaInfoCache
-    #: What `store` reports of masters.
-    role_changes: RoleChanges
-    settings: StoredConfig[ControllerConfig]
-    emit: Emit
-    #: True of the host of this controller.
-    is_own_host: Callable[[str], bool]
-    #: Records the heartbeats of members; None if nothing is recorded.
-    record_heartbeat: HeartbeatRecorder | None
-    #: Set once this controller is to end.
-    stop: asyncio.Event
-    #: Takes changes of masters while this controller leads: the new one may still be a slave for some hundred ms.
-    role_changed: Callable[[RoleChange], None] | None = None
-
-
-class Queries(Protocol):
-    """Queries brokers before an election."""
-
-    async def query(self, query: LogEndQuery) -> LogEnds:
-        """Return how far the logs of living brokers are."""
-
-    async def confirmed_on(self, address: str) -> int | None:
-        """Return on how many replicas the broker at an address confirms a message; None if it does not answer."""
-
-
 def failover(
     state: ClusterState,
-    runtime: FailoverRuntime,
     log: ElectionLog,
     reachability: Reachability,
-    queries: Queries,
+    query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]],
+    query_confirmed_on: Callable[[str], Awaitable[int | None]],
     record_heartbeat: HeartbeatRecorder | None,
 ) -> BrokerRequests:
-    """Return what answers brokers and operators, over what finds failed brokers and elects masters."""
-    writer = SetWriter(state, runtime)
-    confirmations = Confirmations(state.live, runtime.clock, runtime.start, queries.confirmed_on)
-    elections = ElectionRunner(state, runtime, writer, log, confirmations, queries.query)
-    monitor = Monitor(state, runtime, writer, elections, reachability)
-    return BrokerRequests(state, runtime, writer, elections, monitor, record_heartbeat)
+    """Build the request handlers on top of failure detection and elections.
+
+    `query_confirmed_on` returns on how many replicas the broker at an address confirms a message.
+    """
+    writer = SetWriter(state)
+    confirmations = Confirmations(state.live, state.clock, state.start, query_confirmed_on)
+    elections = ElectionRunner(state, writer, log, confirmations, query_log_ends)
+    monitor = Monitor(state, writer, elections, reachability)
+    return BrokerRequests(state, writer, elections, monitor, record_heartbeat)
 
 
 class ControllerCore:
     """One controller, which takes requests, signs of life and connections that end, and does the rest by itself."""
 
-    def __init__(self, me: ControllerMember, edge: Edge) -> None:
-        self._clock, self._tasks, self._backend, self._stop = edge.clock, edge.tasks, edge.backend, edge.stop
-        self._emit = edge.emit
-        settings = edge.settings
-        self.store, self.live = edge.store, edge.live
-        self.group = Group(settings.config.controller_group, me, edge.clock, self.store, self)
+    def __init__(
+        self,
+        me: ControllerMember,
+        *,
+        clock: Clock,
+        tasks: BackgroundTasks,
+        client: Requester,
+        backend: StoreBackend,
+        store: SetStore,
+        replica_infos: ReplicaInfoCache,
+        role_changes: RoleChanges,
+        settings: StoredConfig[ControllerConfig],
+        emit: Emit,
+        is_own_host: Callable[[str], bool],
+        stop: asyncio.Event,
+        record_heartbeat: HeartbeatRecorder | None = None,
+    ) -> None:
+        """`role_changes` are what `store` reports of masters; `stop` is set once this controller is to end.
+
+        `record_heartbeat` records the heartbeats of members.
+        """
+        self._clock, self._tasks, self._backend, self._stop, self._emit = clock, tasks, backend, stop, emit
+        self.store, self.live = store, HeartbeatTable()
+        self.group = Group(settings.config.controller_group, me, clock, store, self)
         self._elections = ElectionLog(me.address)
         reachability = Reachability()
-        self._prober = BrokerProber(self.begin, edge.client, edge.emit, reachability.reached)
-        self._notifier = RoleNotifier(
-            self.begin,
-            edge.client,
-            self._elections,
-            edge.clock,
-            edge.emit,
-            reachability.reached,
-            self._is_current,
-        )
-        detector = FailureDetector(self.live, HostLiveness(edge.is_own_host), self.store.is_master, edge.clock.now_ms())
-        checkers = RoleCheckers(edge.clock)
+        reached, begin = reachability.reached, self.begin
+        self._prober = BrokerProber(begin, client, emit, reached)
+        self._notifier = RoleNotifier(begin, client, self._elections, clock, emit, reached, self._is_current)
+        detector = FailureDetector(self.live, HostLiveness(is_own_host), store.is_master, clock.now_ms())
+        checkers, queries = RoleCheckers(clock), LogEndQueries(client)
         self.control = failover(
             ClusterState(
-                store=self.store,
+                store=store,
                 group=self.group,
                 live=self.live,
                 detector=detector,
                 recovery=Recovery(self.live),
                 fences=Fences(detector, checkers.not_down),
-            ),
-            FailoverRuntime(
-                clock=edge.clock,
+                clock=clock,
                 config=lambda: settings.config,
                 perform=self._perform,
-                emit=edge.emit,
-                start=self.begin,
+                emit=emit,
+                start=begin,
             ),
             self._elections,
             reachability,
-            LogEndQueries(edge.client),
-            edge.record_heartbeat,
+            queries.query,
+            queries.confirmed_on,
+            record_heartbeat,
         )
-        self._role_changes, self._role_changed = edge.role_changes, edge.role_changed
-        serving = ServingConfirmations(
-            self.group, edge.clock, self.begin, ServingQueries(edge.client).is_master, self._master_serves
-        )
-        holds = RoleHolds(edge.clock, self._hold_ended)
-        self.roles = BrokerRoles(self.control, serving, holds, checkers, edge.clock)
-        self._replica_infos = edge.replica_infos
-        self.handlers = Handlers(self.control, settings, edge.clock, edge.replica_infos)
+        self._role_changes = role_changes
+        #: Takes changes of masters while this controller leads: the new one may still be a slave for some hundred ms.
+        self.role_changed: Callable[[RoleChange], None] | None = None
+        serving = ServingConfirmations(self.group, clock, begin, ServingQueries(client).is_master, self._master_serves)
+        self.roles = BrokerRoles(self.control, serving, RoleHolds(clock, self._hold_ended), checkers, clock)
+        self._replica_infos = replica_infos
+        self.handlers = Handlers(self.control, settings, clock, replica_infos)
         #: Set once this controller has led.
         self.led = asyncio.Event()
 
@@ -289,8 +265,8 @@ class ControllerCore:
             for number, change in enumerate(self._role_changes.take(), 1):
                 if self.group.leads_in(self.group.term):
                     self.roles.serving.role_changed(change)
-                    if self._role_changed is not None:
-                        self._role_changed(change)
+                    if self.role_changed is not None:
+                        self.role_changed(change)
                     self._emit(MasterChanged(change=change, ago_ms=max(0, self._clock.unix_ms() - change.unix_ms)))
                 if number % _CHANGES_AT_ONCE == 0:
                     await asyncio.sleep(0)

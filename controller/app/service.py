@@ -10,17 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from controller.app.controller_core import ControllerCore, Edge
+from controller.app.controller_core import ControllerCore
 from controller.callbacks.callers import ProgramCaller, WebhookCaller
 from controller.callbacks.delivered import DeliveredMasters
-from controller.callbacks.service import Caller, ReportedChanges, RoleCallbacks
+from controller.callbacks.service import RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
 from controller.endpoint_slices.api_server import ApiServer
 from controller.endpoint_slices.service import EndpointSlices
 from controller.failover import events as failover_events
 from controller.failover.events import BrokerFailed, BrokersCleaned, BrokerSetExpired
 from controller.failover.stored_elections import StoredElections
-from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.observability.analytics_results import ResultsReader
 from controller.observability.log_events import DECLARED
 from controller.role_probe.service import RoleProbe
@@ -106,7 +106,7 @@ def make_endpoint_slices(
         raise StartFailed(f"kubernetesSetsFile is for pods: {HOST_VARIABLE} and {PORT_VARIABLE} name no API server")
     server = ApiServer(host, int(port), Path(config.kubernetes_credentials_path).expanduser())
     services = _services_in(Path(config.kubernetes_sets_path).expanduser())
-    return EndpointSlices(core.group, core.store, SystemClock(), server.opened, services, emit)
+    return EndpointSlices(core.group, core.store, SystemClock(), server, services, emit)
 
 
 def _services_in(path: Path) -> tuple[ServiceSet, ...]:
@@ -129,7 +129,7 @@ def names_sets(value: str) -> Callable[[str], bool]:
     return lambda broker_name: not names or broker_name in names or broker_name.startswith(prefixes)
 
 
-def _caller(config: ControllerConfig, clock: Clock) -> Caller:
+def _caller(config: ControllerConfig, clock: Clock) -> ProgramCaller | WebhookCaller:
     target = config.on_role_change
     if is_url(target):
         return WebhookCaller(target, config.on_role_change_token_path)
@@ -207,7 +207,6 @@ class Controller:
     """One controller with all its parts."""
 
     def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
-        """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
         self._counters = ServerCounters()
         self._process = ServerProcess(CONTROLLER, config, self._counters, runtime)
@@ -224,15 +223,16 @@ class Controller:
         self._stop = runtime.signals.stop
         self._size = StoreSize(self._backend)
         # Sets and their masters: what decides, and who follows the roles of brokers.
-        reported = ReportedChanges() if config.on_role_change else None
         replica_infos, role_changes = ReplicaInfoCache(), RoleChanges(self._clock)
         store = SetStore(self._backend, replica_infos, role_changes)
         self._telemetry.followers.append(RoleAnswers(self._telemetry.emit, store.get).follow)
-        self._core = self._make_core(store, replica_infos, role_changes, reported)
+        self._core = self._make_core(store, replica_infos, role_changes)
         roles, emit = self._core.roles, self._telemetry.emit
         self._role_checks = RoleCheckPort(roles.answer, lambda: self._core.group.is_leader, roles.checkers.record, emit)
         self._elections = StoredElections(self._core.control.elections, self._core.group, self._backend, self._clock)
-        self._callbacks = self._make_callbacks(reported) if reported is not None else None
+        self._callbacks = self._make_callbacks() if config.on_role_change else None
+        if self._callbacks is not None:
+            self._core.role_changed = self._callbacks.role_changed
         self._slices = self._make_slices(config) if config.kubernetes_sets_path else None
         self._probe_client = self._process.make_client(peers) if config.role_probe_topic else None
         self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
@@ -266,37 +266,31 @@ class Controller:
         store: SetStore,
         replica_infos: ReplicaInfoCache,
         role_changes: RoleChanges,
-        reported: ReportedChanges | None,
     ) -> ControllerCore:
         heartbeats = HeartbeatRecording(self._recorder) if self._recorder is not None else None
         if heartbeats is not None:
             self._telemetry.followers.append(heartbeats.follow)
         return ControllerCore(
             member_of(self._settings.config, 0),
-            Edge(
-                clock=self._clock,
-                tasks=self._tasks,
-                client=self._client,
-                backend=self._backend,
-                store=store,
-                live=HeartbeatTable(),
-                replica_infos=replica_infos,
-                role_changes=role_changes,
-                settings=self._settings,
-                emit=self._telemetry.emit,
-                is_own_host=is_own_host,
-                record_heartbeat=heartbeats.record_heartbeat if heartbeats is not None else None,
-                stop=self._stop,
-                role_changed=reported.role_changed if reported is not None else None,
-            ),
+            clock=self._clock,
+            tasks=self._tasks,
+            client=self._client,
+            backend=self._backend,
+            store=store,
+            replica_infos=replica_infos,
+            role_changes=role_changes,
+            settings=self._settings,
+            emit=self._telemetry.emit,
+            is_own_host=is_own_host,
+            record_heartbeat=heartbeats.record_heartbeat if heartbeats is not None else None,
+            stop=self._stop,
         )
 
-    def _make_callbacks(self, reported: ReportedChanges) -> RoleCallbacks:
+    def _make_callbacks(self) -> RoleCallbacks:
         elections, config = self._core.control.elections, self._settings.config
         return RoleCallbacks(
             group=self._core.group,
             sets=self._core.store,
-            reported=reported,
             delivered=DeliveredMasters(self._backend),
             caller=_caller(config, self._clock),
             clock=self._clock,
@@ -378,7 +372,6 @@ class Controller:
         await self._process.close(self._core.close, *optional, self._client.close, self._backend.close)
 
     def _own_work(self) -> "list[BackgroundTask]":
-        """Return what goes on for ever beside the requests."""
         own: list[BackgroundTask] = [
             self._core.look_at_brokers,
             self._core.look_at_sets,

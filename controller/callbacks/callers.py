@@ -91,8 +91,6 @@ class ProgramCaller:
 
 
 class _RunningProgram:
-    """A program that was started."""
-
     def __init__(self, program: "subprocess.Popen[bytes]", timeout_s: float, given_up: Event, clock: Clock) -> None:
         self._program = program
         self._timeout_s = timeout_s
@@ -146,7 +144,6 @@ class _RunningProgram:
         return False
 
     def _ended(self) -> int | None:
-        """Return the status of a program that has closed its output."""
         while self._may_run:
             with suppress(subprocess.TimeoutExpired):
                 return self._program.wait(_LOOK_S)

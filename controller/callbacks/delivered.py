@@ -46,8 +46,6 @@ class DeliveredMaster(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Shard(msgspec.Struct, frozen=True):
-    """One document."""
-
     format: int = DELIVERED_FORMAT
     sets: dict[str, DeliveredMaster] = {}
 

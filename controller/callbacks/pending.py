@@ -38,8 +38,6 @@ class UndeliveredChange(NamedTuple):
 
 
 class _Entry:
-    """The change of one set."""
-
     __slots__ = ("change", "due_ms", "error", "failures", "host", "running", "since_ms")
 
     def __init__(self, change: RoleChange, host: str, now_ms: int) -> None:

@@ -9,8 +9,9 @@ receivers compare epochs.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from controller.callbacks.callers import ProgramCaller, WebhookCaller
 from controller.callbacks.delivered import DeliveredMasters
 from controller.callbacks.events import (
     UNDELIVERED,
@@ -32,45 +33,10 @@ from serving.telemetry.events import Emit, Measure
 from serving.telemetry.telemetry import unix_s
 from store.store import SetStore, StoreError
 
-
-class ReportedChanges:
-    """Listens to changes for the callbacks, and waits for nothing."""
-
-    def __init__(self) -> None:
-        self._changes: dict[str, RoleChange] = {}
-        #: Set while there is something to do.
-        self.wake = asyncio.Event()
-
-    def role_changed(self, change: RoleChange) -> None:
-        """Keep the change of a set."""
-        self._changes[change.broker_name] = change
-        self.wake.set()
-
-    def take(self) -> list[RoleChange]:
-        """Return what was reported since the last call."""
-        taken = list(self._changes.values())
-        self._changes.clear()
-        return taken
-
-
 #: How often is looked at what is due, and whether this controller leads.
 LOOK_S: Final = 0.1
 #: Sets that are compared with what was delivered, each LOOK_S.
 SETS_AT_ONCE: Final = 500
-
-
-class Caller(Protocol):
-    """Calls a program or a URL."""
-
-    @property
-    def problem(self) -> str:
-        """Why nothing can be called at present; blank if something can."""
-
-    async def call(self, callback: RoleCallback, timeout_s: float) -> CallOutcome:
-        """Call once; never raises but for a cancellation, which ends the call."""
-
-    async def close(self) -> None:
-        """Let go of everything."""
 
 
 class RoleCallbacks:
@@ -80,9 +46,8 @@ class RoleCallbacks:
         self,
         group: Group,
         sets: SetStore,
-        reported: ReportedChanges,
         delivered: DeliveredMasters,
-        caller: Caller,
+        caller: ProgramCaller | WebhookCaller,
         clock: Clock,
         config: Callable[[], ControllerConfig],
         emit: Emit,
@@ -96,7 +61,10 @@ class RoleCallbacks:
         """
         self._group, self._sets, self._clock = group, sets, clock
         self._caller, self._config, self._emit = caller, config, emit
-        self._reported, self._wake = reported, reported.wake
+        #: The latest change of each set that was not compared with what was delivered yet.
+        self._reported: dict[str, RoleChange] = {}
+        #: Set while there is something to do.
+        self._wake = asyncio.Event()
         self._delivered, self._is_named, self._explain, self._start = delivered, is_named, explain, start
         self.pending = PendingChanges()
         #: The term for which it is known what was delivered.
@@ -104,6 +72,11 @@ class RoleCallbacks:
         self._calls: set[asyncio.Task[bool]] = set()
         self._storing: asyncio.Task[bool] | None = None
         self._round: Iterator[str] = iter(())
+
+    def role_changed(self, change: RoleChange) -> None:
+        """Deliver the change of a set soon; waits for nothing."""
+        self._reported[change.broker_name] = change
+        self._wake.set()
 
     @property
     def is_ready(self) -> bool:
@@ -145,14 +118,14 @@ class RoleCallbacks:
 
     async def look(self) -> None:
         """Begin the calls that are due, if this controller leads; give up all of them if it does not."""
-        reported = self._reported.take()
+        reported, self._reported = self._reported, {}
         term = self._group.term
         if not self._group.is_leader:
             self._give_up()
             return
         if self._term != term and not await self._begin_term(term):
             return
-        for each in reported:
+        for each in reported.values():
             if (broker_set := self._sets.get(each.broker_name)) is not None:
                 self._compare(broker_set, each.unix_ms)
         free = self._config().on_role_change_calls_max - len(self._calls)

@@ -215,14 +215,11 @@ def _is_undecided(contest: "_Contest") -> bool:
 
 
 def _opens_to_all(contest: "_Contest", request: ElectionRequest) -> bool:
-    """Return whether brokers out of sync may lead."""
     in_sync = contest.broker_set.sync_state_set - contest.shortened.keys()
     return request.allows_unclean and (request.is_designated or not contest.may_live & in_sync)
 
 
 class _Contest(NamedTuple):
-    """The candidates of an election."""
-
     broker_set: BrokerSet
     alive: Mapping[int, LastHeartbeat]
     #: Also suspects.

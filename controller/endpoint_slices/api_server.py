@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -41,22 +41,7 @@ class SliceMoved(ApiFailed):
     """The slice is another one than was read, or was made meanwhile."""
 
 
-class SliceStore(Protocol):
-    """EndpointSlices, for one round of calls. Every call may raise ApiFailed."""
-
-    async def read(self, namespace: str, name: str) -> EndpointSlice | None:
-        """Return a slice; None if there is none."""
-
-    async def create(self, each: EndpointSlice) -> None:
-        """Store a new one; raises SliceMoved if there is one of its name."""
-
-    async def update(self, each: EndpointSlice) -> None:
-        """Store a changed one; raises SliceMoved if it was changed or removed since it was read."""
-
-
 class _Status(msgspec.Struct, frozen=True):
-    """What the server answers if it refuses."""
-
     message: str = ""
 
 
@@ -72,7 +57,7 @@ class ApiServer:
         self._credentials = credentials
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[SliceStore]:
+    async def opened(self) -> AsyncIterator["Slices"]:
         """Yield the slices, with the credentials as they are now. Raises ApiFailed."""
         import aiohttp  # noqa: PLC0415  # it was loaded with this object
 
@@ -83,16 +68,17 @@ class ApiServer:
         async with aiohttp.ClientSession(
             connector=connector, headers=headers, timeout=timeout, trust_env=False
         ) as session:
-            yield _Slices(session, self._url)
+            yield Slices(session, self._url)
 
 
-class _Slices:
-    """Slices over one session."""
+class Slices:
+    """EndpointSlices, for one round of calls. Every call may raise ApiFailed."""
 
     def __init__(self, session: "aiohttp.ClientSession", url: str) -> None:
         self._session, self._url = session, url
 
     async def read(self, namespace: str, name: str) -> EndpointSlice | None:
+        """Return a slice; None if there is none."""
         status, data = await self._call("GET", f"{namespace}/endpointslices/{name}", None)
         if status == HTTPStatus.NOT_FOUND:
             return None
@@ -103,10 +89,12 @@ class _Slices:
             raise ApiFailed(f"get EndpointSlice {name}: the answer is no EndpointSlice: {error}") from None
 
     async def create(self, each: EndpointSlice) -> None:
+        """Store a new one; raises SliceMoved if there is one of its name."""
         status, data = await self._call("POST", f"{each.metadata.namespace}/endpointslices", each)
         _check(f"create EndpointSlice {each.metadata.name}", status, data)
 
     async def update(self, each: EndpointSlice) -> None:
+        """Store a changed one; raises SliceMoved if it was changed or removed since it was read."""
         name = each.metadata.name
         status, data = await self._call("PUT", f"{each.metadata.namespace}/endpointslices/{name}", each)
         if status == HTTPStatus.NOT_FOUND:
@@ -134,7 +122,6 @@ class _Slices:
 
 
 def _check(what: str, status: int, data: bytes) -> None:
-    """Raise unless the server did what was requested."""
     if status in (HTTPStatus.OK, HTTPStatus.CREATED):
         return
     try:

@@ -11,12 +11,18 @@ Java's.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from controller.endpoint_slices.api_server import CONNECTIONS_MAX, ERROR_CHARS_MAX, ApiFailed, SliceMoved, SliceStore
+from controller.endpoint_slices.api_server import (
+    CONNECTIONS_MAX,
+    ERROR_CHARS_MAX,
+    ApiFailed,
+    ApiServer,
+    SliceMoved,
+    Slices,
+)
 from controller.endpoint_slices.events import (
     BROKERS_SHOWN_MAX,
     NOT_PUBLISHED,
@@ -92,8 +98,6 @@ _TRIES: Final = 3
 
 
 class _Published:
-    """What is known of one set's slices, by the leader."""
-
     __slots__ = ("broker_set", "due_ms", "failures", "service", "stale_since_ms", "tried_ms", "wanted")
 
     def __init__(self, service: ServiceSet) -> None:
@@ -112,8 +116,6 @@ class _Published:
 
 
 class _Round:
-    """The sets of one round of comparisons."""
-
     __slots__ = ("begin_until_ms", "begun", "due", "left", "turns")
 
     def __init__(self, due: list[_Published]) -> None:
@@ -137,13 +139,12 @@ class EndpointSlices:
         group: Group,
         sets: SetStore,
         clock: Clock,
-        opened: Callable[[], AbstractAsyncContextManager[SliceStore]],
+        server: ApiServer,
         services: tuple[ServiceSet, ...],
         emit: Emit,
     ) -> None:
-        """Take `opened`, which opens the API server for a round of calls; it may raise ApiFailed."""
         self._group, self._sets, self._clock = group, sets, clock
-        self._opened, self._services, self._emit = opened, services, emit
+        self._server, self._services, self._emit = server, services, emit
         self._term = 0
         self._published: list[_Published] = []
         self._reports = FailureReports(emit)
@@ -205,7 +206,7 @@ class EndpointSlices:
         due = sorted(due, key=lambda each: each.urgency)
         this = _Round(due)
         try:
-            async with asyncio.timeout(ROUND_S), self._opened() as slices:
+            async with asyncio.timeout(ROUND_S), self._server.opened() as slices:
                 # Only now: credentials that are slow to read must not leave every set to the next round for ever.
                 this.begin_until_ms = self._clock.now_ms() + BEGIN_MS
                 await all_results(self._compare(each, slices, this) for each in due)
@@ -218,7 +219,7 @@ class EndpointSlices:
         for each in this.failed:
             self._failed(each, why)
 
-    async def _compare(self, each: _Published, slices: SliceStore, of: _Round) -> None:
+    async def _compare(self, each: _Published, slices: Slices, of: _Round) -> None:
         """Make the slices of a set as they are wanted, unless it is too late for that in this round."""
         async with of.turns:
             now_ms = self._clock.now_ms()
@@ -228,7 +229,7 @@ class EndpointSlices:
                 await self._attempt(each, slices)
         of.left.discard(each)
 
-    async def _attempt(self, each: _Published, slices: SliceStore) -> None:
+    async def _attempt(self, each: _Published, slices: Slices) -> None:
         assert each.wanted is not None, "only what is wanted is due"
         try:
             written = [await self._make(one, each.service.name, slices) for one in each.wanted.slices]
@@ -240,7 +241,7 @@ class EndpointSlices:
             if self._leads():
                 self._succeeded(each, SyncResult.WRITTEN if any(written) else SyncResult.UNCHANGED)
 
-    async def _make(self, wanted: EndpointSlice, broker_name: str, slices: SliceStore) -> bool:
+    async def _make(self, wanted: EndpointSlice, broker_name: str, slices: Slices) -> bool:
         """Make one slice as it is wanted; returns whether it was written."""
         metadata = wanted.metadata
         for _ in range(_TRIES):

@@ -25,7 +25,7 @@ from controller.decisions.election import (
 from controller.failover.election_log import MAY_BE_UNCLEAN, REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
 from controller.failover.events import NotifyRoleChanged, Recipient, RoleNotificationResent, election_held
 from controller.failover.fences import CleanedMaster
-from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
+from controller.failover.set_writer import ClusterState, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
 from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEndQuery, LogEnds
@@ -158,7 +158,6 @@ class ElectionRunner:
     def __init__(
         self,
         state: ClusterState,
-        runtime: FailoverRuntime,
         writer: SetWriter,
         log: ElectionLog,
         confirmations: Confirmations,
@@ -168,8 +167,8 @@ class ElectionRunner:
         self._state = state
         self._store, self._live, self._detector = state.store, state.live, state.detector
         self._recovery, self._fences = state.recovery, state.fences
-        self._clock, self._config, self._emit = runtime.clock, runtime.config, runtime.emit
-        self._perform = runtime.perform
+        self._clock, self._config, self._emit = state.clock, state.config, state.emit
+        self._perform = state.perform
         self._writer = writer
         self.log = log
         self.confirmations = confirmations
@@ -213,7 +212,6 @@ class ElectionRunner:
 
     @contextmanager
     def _counted(self, broker_name: str) -> Iterator[None]:
-        """Count an election of a set as under way."""
         self._under_way[broker_name] += 1
         try:
             yield
@@ -350,7 +348,6 @@ class ElectionRunner:
         return NEVER_MS
 
     def _failed_master(self, broker_set: BrokerSet) -> FailedBroker | None:
-        """Return what is known of the end of the master."""
         return (
             None
             if broker_set.master is None

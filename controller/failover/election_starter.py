@@ -12,7 +12,7 @@ from controller.decisions.election import ElectionRequest
 from controller.failover.election_log import Cause
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.fences import FENCE_MS_MAX
-from controller.failover.set_writer import ClusterState, FailoverRuntime
+from controller.failover.set_writer import ClusterState
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.errors import RequestRefused
 
@@ -82,13 +82,12 @@ class ElectionStarter:
     def __init__(
         self,
         state: ClusterState,
-        runtime: FailoverRuntime,
         elections: ElectionRunner,
         look_at_set: Callable[[BrokerSet, int], None],
     ) -> None:
         """`look_at_set` begins the next election of a set if it still needs one; it takes the time, monotonic ms."""
         self._store, self._group, self._fences = state.store, state.group, state.fences
-        self._clock, self._start = runtime.clock, runtime.start
+        self._clock, self._start = state.clock, state.start
         self._elections, self._look_at_set = elections, look_at_set
         self.retries = ElectionRetries()
         #: Sets whose elections wait for the hosts that check their masters, and why they are held.

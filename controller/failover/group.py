@@ -10,7 +10,7 @@ from typing import Protocol
 
 from controller.refusals import NotLeader
 from remoting.clock import Clock
-from store.store import ControllerMember, VersionedEntry
+from store.store import ControllerMember, SetStore, VersionedEntry
 
 
 class ControllerRole(IntEnum):
@@ -20,16 +20,6 @@ class ControllerRole(IntEnum):
     CANDIDATE = 1
     FOLLOWER = 2
     LEADER = 3
-
-
-class StoredEntries(Protocol):
-    """What changes where other controllers have written."""
-
-    def entry_changed(self, broker_name: str, kept: VersionedEntry) -> None:
-        """Apply what another controller has made of a set."""
-
-    def put_back(self) -> None:
-        """Forget nothing of the epochs seen: the store was put back to an older state."""
 
 
 class GroupListener(Protocol):
@@ -45,9 +35,7 @@ class GroupListener(Protocol):
 class Group:
     """The controllers of one store."""
 
-    def __init__(
-        self, name: str, me: ControllerMember, clock: Clock, store: StoredEntries, listener: GroupListener
-    ) -> None:
+    def __init__(self, name: str, me: ControllerMember, clock: Clock, store: SetStore, listener: GroupListener) -> None:
         self.name = name
         #: Where this controller is may only be known once it listens.
         self.me = me

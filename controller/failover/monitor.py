@@ -18,7 +18,7 @@ from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.election_starter import ElectionStarter
 from controller.failover.events import CheckReachability, ProbeBroker
-from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
+from controller.failover.set_writer import ClusterState, SetWriter
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey, LastHeartbeat, Source
 from controller.failure_detection.senders import Reachability, Senders
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, HostsChangeKind, Probe, ProbeOutcome
@@ -38,9 +38,9 @@ _WRITES_MAX: Final = 10
 class LogEndKeeper:
     """Knows what is to be stored of log ends, and stores it now and then."""
 
-    def __init__(self, state: ClusterState, runtime: FailoverRuntime, writer: SetWriter) -> None:
+    def __init__(self, state: ClusterState, writer: SetWriter) -> None:
         self._state, self._writer = state, writer
-        self._clock, self._start = runtime.clock, runtime.start
+        self._clock, self._start = state.clock, state.start
         #: What the process before reported of brokers that have started again, until it is stored.
         self._former: dict[BrokerKey, LastHeartbeat] = {}
         #: When the log ends of a set were looked at last.
@@ -152,23 +152,22 @@ class Monitor:
     def __init__(
         self,
         state: ClusterState,
-        runtime: FailoverRuntime,
         writer: SetWriter,
         elections: ElectionRunner,
         reachability: Reachability,
     ) -> None:
         self._store, self._group, self._live = state.store, state.group, state.live
         self._detector, self._recovery = state.detector, state.recovery
-        self._clock, self._config, self._emit = runtime.clock, runtime.config, runtime.emit
+        self._clock, self._config, self._emit = state.clock, state.config, state.emit
         #: How many hosts are silent while masters are left alone because of that.
         self.silent_hosts = 0
-        self._perform, self._start = runtime.perform, runtime.start
+        self._perform, self._start = state.perform, state.start
         self._writer, self._elections, self._reach = writer, elections, reachability
-        self.log_ends = LogEndKeeper(state, runtime, writer)
+        self.log_ends = LogEndKeeper(state, writer)
         #: Where a member is that was reached, None if that is not known for certain.
         self.found_host = reachability.found_host
         self.senders = Senders(self._live, self._detector, reachability)
-        self._starter = ElectionStarter(state, runtime, elections, self._look_at_set)
+        self._starter = ElectionStarter(state, elections, self._look_at_set)
         self._retries = self._starter.retries
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: OrderedDict[str, None] = OrderedDict()
@@ -183,7 +182,7 @@ class Monitor:
         #: When the last pauses of this process ended.
         self._pauses_ms: deque[int] = deque(maxlen=_PAUSES_MAX)
         self._reachability_checks = 0
-        self._unreached_reported_ms = runtime.clock.now_ms() - _UNREACHED_REPORTED_MS
+        self._unreached_reported_ms = state.clock.now_ms() - _UNREACHED_REPORTED_MS
 
     @property
     def disputed_sets(self) -> int:

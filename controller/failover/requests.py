@@ -29,7 +29,7 @@ from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionOutcome, ElectionRunner
 from controller.failover.events import BrokerIdApplied, BrokersCleaned, SyncStateSetAltered, broker_started
 from controller.failover.monitor import Monitor
-from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
+from controller.failover.set_writer import ClusterState, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat, Source
 from controller.refusals import BrokerIdInUse, LimitReached, NotFromTheMaster
@@ -95,7 +95,6 @@ class BrokerRequests:
     def __init__(
         self,
         state: ClusterState,
-        runtime: FailoverRuntime,
         writer: SetWriter,
         elections: ElectionRunner,
         monitor: Monitor,
@@ -104,7 +103,7 @@ class BrokerRequests:
         """`record_heartbeat` records each heartbeat of a member; None if nothing is recorded."""
         self.store, self.group, self.live, self.detector = state.store, state.group, state.live, state.detector
         self._recovery = state.recovery
-        self._clock, self._config, self._emit = runtime.clock, runtime.config, runtime.emit
+        self._clock, self._config, self._emit = state.clock, state.config, state.emit
         self._writer = writer
         self._elections = elections
         self._log_ends = monitor.log_ends

@@ -26,7 +26,7 @@ _SUSPEND_AGAIN_MS: Final = 10_000
 
 
 class ClusterState(NamedTuple):
-    """What this controller knows: what is stored, what its brokers have sent, and who leads."""
+    """What this controller knows, what is stored, what its brokers have sent, who leads, and what it acts with."""
 
     store: SetStore
     group: Group
@@ -34,6 +34,14 @@ class ClusterState(NamedTuple):
     detector: FailureDetector
     recovery: Recovery
     fences: Fences
+    clock: Clock
+    #: The configuration in force.
+    config: Callable[[], ControllerConfig]
+    #: Carries out what follows from a decision.
+    perform: Callable[[Effect], None]
+    emit: Emit
+    #: Starts what nobody waits for.
+    start: Callable[..., object]
 
     def last_reports(self, broker_set: BrokerSet) -> dict[int, LastHeartbeat]:
         """Return what the brokers of a set reported last, failed ones too, by broker id."""
@@ -46,25 +54,12 @@ class ClusterState(NamedTuple):
         return found
 
 
-class FailoverRuntime(NamedTuple):
-    """What this controller acts with."""
-
-    clock: Clock
-    #: The configuration in force.
-    config: Callable[[], ControllerConfig]
-    #: Carries out what follows from a decision.
-    perform: Callable[[Effect], None]
-    emit: Emit
-    #: Starts what nobody waits for.
-    start: Callable[..., object]
-
-
 class SetWriter:
     """Changes stored sets, and suspends failure detection while the store is slow."""
 
-    def __init__(self, state: ClusterState, runtime: FailoverRuntime) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._store, self._group, self._detector = state.store, state.group, state.detector
-        self._clock, self._emit = runtime.clock, runtime.emit
+        self._clock, self._emit = state.clock, state.emit
         self._suspended_ms = self._clock.now_ms() - _SUSPEND_AGAIN_MS
 
     def suspend_failure_detection(self, now_ms: int, held_ms: int) -> None:

@@ -122,7 +122,6 @@ class FailureDetector:
             self._contact_since_ms = now_ms
 
     def _look_at_hosts(self, now_ms: int) -> Silence:
-        """Note that most hosts are silent, or no longer."""
         hosts, silence = self.hosts, self.hosts.look(now_ms)
         if hosts.silent_from_ms is None:
             if silence.is_most:

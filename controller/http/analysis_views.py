@@ -82,8 +82,6 @@ class ResultUnreadable(Exception):
 
 
 class _FileVersion(NamedTuple):
-    """What changes with a file."""
-
     mtime_ns: int
     size: int
     inode: int

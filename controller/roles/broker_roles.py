@@ -99,14 +99,10 @@ def _is_down(check: _LastCheck, now_ms: int) -> bool:
 HOLD_MS_MAX: Final = 10_000
 
 
-def _unreported(broker_name: str, held_ms: int) -> None:
-    """Nobody learns of it."""
-
-
 class RoleHolds:
     """Sets that a switchover holds, so that nobody is sent to any of their brokers, and until when; monotonic ms."""
 
-    def __init__(self, clock: Clock, report: Callable[[str, int], None] = _unreported) -> None:
+    def __init__(self, clock: Clock, report: Callable[[str, int], None]) -> None:
         """`report` takes each set that is not held any more, once that is noticed, and for how many ms it was."""
         self._clock = clock
         self._report = report

@@ -214,7 +214,6 @@ class RollingRestarts:
                 self._looks[restart.broker_name] = self._start(self._look_at_restart(restart, behind))
 
     def _hosts(self, broker_name: str) -> frozenset[str]:
-        """Return the hosts of the brokers of a set, as numbers or names."""
         broker_set = self._control.store.get(broker_name)
         addresses = [each.address for each in broker_set.replicas.values()] if broker_set is not None else []
         return frozenset(host_number(each) or each.rpartition(":")[0].lower() for each in addresses)

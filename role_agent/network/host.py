@@ -36,7 +36,6 @@ class Neighbours:
     """The network of one interface; each method raises OSError where the interface is down or the kernel refuses."""
 
     def __init__(self, interface: str) -> None:
-        """Speak on this interface."""
         self._interface = interface
 
     async def owner_of(self, address: Ip) -> str | None:

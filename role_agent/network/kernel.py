@@ -39,7 +39,6 @@ class Netlink:
     """A socket to one family of the kernel's; not for several threads."""
 
     def __init__(self, family: int) -> None:
-        """Open it; raises OSError."""
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, family)
         self._socket.settimeout(_TIMEOUT_S)
         self._sequence = 0

@@ -95,8 +95,6 @@ def target_of(packet: bytes) -> Ip:
 
 
 class _Layout(NamedTuple):
-    """Where the parts of a packet are."""
-
     header_bytes: int
     #: Without what a network card appended to a short one.
     all_bytes: int

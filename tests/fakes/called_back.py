@@ -12,7 +12,7 @@ from controller.callbacks.events import (
     RoleCallbackUnusable,
 )
 from controller.callbacks.role_callback import CallOutcome, CallResult
-from controller.callbacks.service import ReportedChanges, RoleCallbacks
+from controller.callbacks.service import RoleCallbacks
 from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
@@ -100,7 +100,6 @@ class CallingController:
         self.clock = FakeClock()
         self.group = Group("g", ME, self.clock, self.store, _Leadership())
         self.is_ended = False
-        self.reported = ReportedChanges()
         self.faults = []
         self.tasks = BackgroundTasks(lambda name, error: self.faults.append((name, error)))
         self.observer = RecordedCallbacks()
@@ -108,7 +107,6 @@ class CallingController:
         self.callbacks = RoleCallbacks(
             group=self.group,
             sets=self.store,
-            reported=self.reported,
             delivered=DeliveredMasters(self.backend),
             caller=receiver,
             clock=self.clock,
@@ -162,7 +160,7 @@ class CallingController:
         address = broker_set.master_address
         new = None if address is None else RoleHolder(broker_set.master, address)
         change = RoleChange(broker_set.cluster, broker_set.broker_name, broker_set.master_epoch, None, new, 0)
-        self.reported.role_changed(change)
+        self.callbacks.role_changed(change)
 
     async def settle(self):
         """Look until nothing is due or under way any more."""

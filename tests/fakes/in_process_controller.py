@@ -6,7 +6,6 @@ The clock advances only by `pass_ms`; `effects` has what the controller requests
 import asyncio
 import json
 import socket
-from types import SimpleNamespace
 
 import aiohttp
 from yarl import URL
@@ -18,7 +17,7 @@ from controller.failover.election_log import ElectionLog
 from controller.failover.events import NotifyRoleChanged, ProbeBroker, StoreCalled, StoreFileRemoved
 from controller.failover.fences import Fences
 from controller.failover.group import Group
-from controller.failover.set_writer import ClusterState, FailoverRuntime
+from controller.failover.set_writer import ClusterState
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
@@ -96,8 +95,6 @@ def new_control(controller):
             detector=controller.detector,
             recovery=Recovery(controller.live),
             fences=controller.fences,
-        ),
-        FailoverRuntime(
             clock=controller.clock,
             config=lambda: controller.settings.config,
             perform=controller._perform,
@@ -106,7 +103,8 @@ def new_control(controller):
         ),
         controller.elections,
         controller.reachability,
-        SimpleNamespace(query=controller._log_ends, confirmed_on=controller._confirmed_on),
+        controller._log_ends,
+        controller._confirmed_on,
         controller._record,
     )
 
@@ -124,7 +122,9 @@ def new_roles(controller):
         is_master,
         lambda change, after_ms: controller.serving_reported.append((change, after_ms)),
     )
-    return BrokerRoles(controller.control, serving, RoleHolds(controller.clock), controller.checkers, controller.clock)
+    return BrokerRoles(
+        controller.control, serving, RoleHolds(controller.clock, lambda *_: None), controller.checkers, controller.clock
+    )
 
 
 class InProcessController(SimulatedBrokers):

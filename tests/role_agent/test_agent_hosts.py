@@ -174,37 +174,6 @@ def test_cut_off_host_loses_the_address_before_another_takes_it_and_does_not_ans
     assert site.hosts[1].mac in client.run("ip", "neighbour", "show", ADDRESS)
 
 
-def test_host_that_is_cut_off_from_the_controllers_alone_gives_the_address_to_the_new_master_at_once(site):
-    old, client = site.hosts[0], site.client()
-    old.run("ip", "route", "add", "blackhole", "10.99.0.1/32")
-    start = time.perf_counter()
-    site.controller.elect(3, 2, 2)
-    answered_by(client, "broker-3")
-    assert client.longest_gap_s(start) < LEASE_S, "the agents agreed, no lease had to lapse"
-    assert site.holders() == [3]
-
-
-def test_nothing_changes_while_all_controllers_are_away(site):
-    client = site.client()
-    site.controller.close()
-    start = time.perf_counter()
-    holds_for(lambda: site.holders() == [2], seconds=4 * LEASE_S, what="the address on host 2")
-    assert client.longest_gap_s(start) < 1
-    assert client.failures == []
-    assert '"controllers_silent"' in site.hosts[0].agent.text()
-    site.controller.open()
-    site.hosts[0].agent.wait_for('"controllers_answer"', seconds=BUSY_S)
-    site.controller.elect(3, 2, 2)
-    answered_by(client, "broker-3")
-
-
-def test_address_is_released_when_controllers_and_another_agent_are_away(site):
-    site.hosts[1].agent.stop()
-    site.controller.close()
-    wait_until(lambda: site.holders() == [], seconds=LEASE_S + BUSY_S, what="no host with the address")
-    site.hosts[0].agent.wait_for('"cause": "lease_lapsed"', seconds=BUSY_S)
-
-
 def test_address_of_a_killed_agent_ends_with_its_lease(site, capsys):
     old = site.hosts[0]
     start = time.perf_counter()
@@ -212,27 +181,6 @@ def test_address_of_a_killed_agent_ends_with_its_lease(site, capsys):
     wait_until(lambda: not old.has_address, seconds=LEASE_S + BUSY_S, what="the kernel's end of the lease")
     ended_s = time.perf_counter() - start
     print_figures(capsys, f"role address: agent killed, lease 3 s: address ended after {ended_s:.2f} s")
-
-
-@pytest.mark.parametrize("site", [20], indirect=True, ids=["lease 20 s"])
-def test_agent_that_is_restarted_at_once_keeps_the_address(site):
-    old, client = site.hosts[0], site.client()
-    old.agent.kill()
-    old.start_agent().agent_ready()
-    # Its kernel would have removed it by now, had the new agent not renewed it.
-    holds_for(lambda: old.has_address, seconds=22, what="the address on host 2")
-    assert client.failures == []
-
-
-def test_address_of_an_agent_that_hangs_moves_after_its_lease(site):
-    old, client = site.hosts[0], site.client()
-    old.agent.pause()
-    site.controller.elect(3, 2, 2)
-    answered_by(client, "broker-3", seconds=LEASE_S + LATE_S + BUSY_S)
-    site.hosts[1].agent.wait_for('"address_taken_without_release"', seconds=BUSY_S)
-    old.agent.resume()
-    old.agent.wait_for('"cause": "lease_lapsed"', seconds=BUSY_S)
-    holds_for(lambda: site.holders() == [3], seconds=1, what="the address on host 3 alone")
 
 
 def test_stopped_agent_releases_the_address_and_another_master_takes_it_at_once(site):

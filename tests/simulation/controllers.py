@@ -6,7 +6,7 @@ happens is told to the world, which checks it.
 
 import asyncio
 
-from controller.app.controller_core import ControllerCore, Edge
+from controller.app.controller_core import ControllerCore
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failover.events import (
     BrokerFailed,
@@ -16,7 +16,6 @@ from controller.failover.events import (
     LeadershipLost,
     StoreFailed,
 )
-from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.roles.changes import RoleChanges
 from controller.switchover.events import RollingRestartEnded, RollingRestartPhaseEntered, SwitchoverPhaseEntered
 from controller.switchover.rolling_restart import RestartPhase
@@ -95,21 +94,17 @@ class Controller:
         replica_infos, role_changes = ReplicaInfoCache(), RoleChanges(process)
         self.engine = ControllerCore(
             self.me,
-            Edge(
-                clock=process,
-                tasks=self.tasks,
-                client=Client(self, process),
-                backend=self.backend,
-                store=SetStore(self.backend, replica_infos, role_changes),
-                live=HeartbeatTable(),
-                replica_infos=replica_infos,
-                role_changes=role_changes,
-                settings=StoredConfig(CONTROLLER, config, watcher, lambda _: None),
-                emit=watcher.tell,
-                is_own_host=self.is_own_host,
-                record_heartbeat=None,
-                stop=asyncio.Event(),
-            ),
+            clock=process,
+            tasks=self.tasks,
+            client=Client(self, process),
+            backend=self.backend,
+            store=SetStore(self.backend, replica_infos, role_changes),
+            replica_infos=replica_infos,
+            role_changes=role_changes,
+            settings=StoredConfig(CONTROLLER, config, watcher, lambda _: None),
+            emit=watcher.tell,
+            is_own_host=self.is_own_host,
+            stop=asyncio.Event(),
         )
         self.engine.begin(self.engine.join(self.me))
         self.tasks.keep_running(self.engine.look_at_brokers, "look_at_brokers")

@@ -8,7 +8,6 @@ from controller_builders import a_set, replicas
 from fakes.called_back import FAILED, CallingController, Receiver
 from fakes.scaling_controller import OTHER
 
-from controller.app.service import names_sets
 from controller.callbacks.pending import RETRY_MS
 from controller.callbacks.role_callback import CallResult
 from controller.sets.broker_set import Replica
@@ -98,22 +97,6 @@ async def test_master_that_moves_within_its_epoch_is_delivered_again(controller,
     assert [each.change.master_epoch for each in receiver.calls] == [5, 5]
 
 
-async def test_failed_call_is_repeated_after_growing_waits(controller, receiver):
-    receiver.outcome = lambda callback: FAILED if callback.attempt < 4 else Receiver().outcome(None)
-    await controller.put(a_set())
-    await controller.settle()
-    for wait_ms in RETRY_MS[:3]:
-        calls = len(receiver.calls)
-        controller.clock.pass_ms(wait_ms - 1)
-        await controller.settle()
-        assert len(receiver.calls) == calls
-        controller.clock.pass_ms(1)
-        await controller.settle()
-    assert receiver.seen == [("broker-a", 5, attempt) for attempt in (1, 2, 3, 4)]
-    assert [retry_ms for *_, retry_ms in controller.observer.ended] == [*RETRY_MS[:3], 0]
-    assert undelivered(controller) == 0
-
-
 async def test_later_change_is_delivered_at_once_and_names_the_epochs_that_were_skipped(controller, receiver):
     await controller.put(a_set(master=1, master_epoch=5))
     await controller.settle()
@@ -127,21 +110,6 @@ async def test_later_change_is_delivered_at_once_and_names_the_epochs_that_were_
     assert receiver.seen == [("broker-a", 5, 1), ("broker-a", 6, 1), ("broker-a", 8, 1)]
     last = receiver.calls[-1]
     assert (last.skipped, last.old, last.change.new) == ((6, 7), a_master(1), a_master(3))
-
-
-async def test_older_epoch_is_never_delivered_after_a_later_one(controller, receiver):
-    receiver.holds = asyncio.Event()
-    await controller.put(a_set(master=1, master_epoch=5))
-    await controller.until(lambda: receiver.calls)
-    receiver.outcome = lambda callback: FAILED if callback.change.master_epoch == 5 else Receiver().outcome(None)
-    await controller.put(a_set(master=2, master_epoch=6))
-    await controller.callbacks.look()
-    assert len(receiver.calls) == 1
-    receiver.holds.set()
-    await controller.settle()
-    controller.clock.pass_ms(1_000_000)
-    await controller.settle()
-    assert receiver.seen == [("broker-a", 5, 1), ("broker-a", 6, 1)]
 
 
 async def test_change_that_came_during_a_call_has_the_master_of_that_call_as_the_old_one(controller, receiver):
@@ -226,14 +194,14 @@ async def test_cut_off_controller_calls_nobody_although_it_was_not_deposed(contr
     assert receiver.seen == [("broker-a", 5, 1)]
 
 
-async def test_three_thousand_sets_that_change_at_once_are_all_delivered_a_few_at_a_time(controller, receiver):
-    sets = [a_set(broker_name=f"broker-{number}") for number in range(3_000)]
+async def test_hundreds_of_sets_that_change_at_once_are_all_delivered_a_few_at_a_time(controller, receiver):
+    sets = [a_set(broker_name=f"broker-{number}") for number in range(300)]
     await controller.callbacks.look()
     for each in sets:
         controller.store.entry_changed(each.broker_name, versioned(each))
         controller.report(each)
     await controller.callbacks.look()
-    assert undelivered(controller) == 3_000
+    assert undelivered(controller) == 300
     await controller.settle()
     assert sorted(name for name, *_ in receiver.seen) == sorted(each.broker_name for each in sets)
     assert receiver.most_at_once == controller.calls_max
@@ -403,8 +371,3 @@ async def test_only_named_sets_are_called_and_called_once_more(receiver, tmp_pat
         await third.settle()
         assert {name for name, *_ in receiver.seen} == {"orders", "orders-2", "broker-a", "made-up"}
         await third.end()
-
-
-@pytest.mark.parametrize("value", ["", " ; ", "*"])
-def test_blank_list_of_sets_names_every_set(value):
-    assert names_sets(value)("any")

@@ -81,7 +81,7 @@ class Publishing:
         self.group = Group("g", ME, self.clock, self.sets, _Leadership())
         self.revision = 0
         server = ApiServer("127.0.0.1", api.port, api.credentials)
-        self.slices = EndpointSlices(self.group, self.sets, self.clock, server.opened, services, self.observer.emit)
+        self.slices = EndpointSlices(self.group, self.sets, self.clock, server, services, self.observer.emit)
 
     def lead(self, until_ms=None):
         self.group.leads(until_ms)
@@ -164,14 +164,6 @@ async def test_broker_with_an_id_that_haproxy_has_no_server_for_is_reported_and_
     controller.put(a_set())
     await controller.look()
     assert stale(controller) == [0, 0, 0]
-
-
-async def test_another_master_makes_no_call(controller, api):
-    await controller.look()
-    before = len(api.requests)
-    controller.put(a_set(master=2, master_epoch=6))
-    await controller.look()
-    assert len(api.requests) == before
 
 
 async def test_slice_that_somebody_removed_or_changed_is_put_right_within_a_minute(controller, api):
@@ -369,20 +361,6 @@ async def test_slice_of_somebody_else_is_reported_and_not_touched(controller, ap
     await controller.look(AGAIN_MS)
     assert api.endpoints(FOUR) == {}
     assert "is written by somebody: remove it" in controller.observer.failing[0][1]
-
-
-async def test_slice_of_somebody_else_for_addresses_that_no_broker_has_fails_nothing(controller, api):
-    six = FOUR.replace("ipv4", "ipv6")
-    api.slices["ns", six] = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": six, "namespace": "ns", "resourceVersion": "1", "uid": "u"},
-        "addressType": "IPv6",
-        "endpoints": [],
-        "ports": [],
-    }
-    await controller.look()
-    assert (controller.observer.results, api.endpoints(FOUR)) == ([SyncResult.WRITTEN], ALL)
 
 
 async def test_endpoint_that_stands_twice_in_one_slice_is_put_right(many, api):

@@ -6,7 +6,7 @@ from fakes.called_back import FAILED, Receiver, RecordedCallbacks
 from fakes.in_process_controller import InProcessController
 
 from controller.callbacks.delivered import DeliveredMasters
-from controller.callbacks.service import ReportedChanges, RoleCallbacks
+from controller.callbacks.service import RoleCallbacks
 
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 
@@ -25,7 +25,6 @@ async def controller(tmp_path, receiver):
         controller.callbacks = RoleCallbacks(
             group=controller.group,
             sets=controller.store,
-            reported=ReportedChanges(),
             delivered=DeliveredMasters(controller.backend),
             caller=receiver,
             clock=controller.clock,

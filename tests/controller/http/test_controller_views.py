@@ -9,12 +9,11 @@ from server_paths import CONTROLLER_ENDPOINTS, SWITCHOVER_ENDPOINTS
 from controller.failover.election_log import NotificationResult
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
 from serving.http import openapi
 from serving.http.views import ErrorAnswer
 from serving.metrics.health import Serving
-from store.store import ControllerMember, SetStore, VersionedEntry
+from store.store import ControllerMember, VersionedEntry
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 PATHS = [each.path for each in CONTROLLER_ENDPOINTS]
@@ -105,13 +104,6 @@ async def test_follower_shows_roles_as_unknown(controller):
 # Probes
 
 
-async def test_starting_controller_is_live_and_not_ready(controller):
-    controller.health.serving = Serving.STARTING
-    assert await controller.get("/healthz") == (200, {"status": "ok"})
-    assert await controller.get("/livez") == (200, {"status": "ok"})
-    assert await refusal(controller, "/readyz") == (503, "unavailable", "This controller is starting.")
-
-
 async def test_follower_is_ready(controller):
     controller.group.follows(OTHER)
     assert await controller.get("/readyz") == (200, {"status": "ready"})
@@ -129,17 +121,6 @@ async def test_leader_with_an_expired_lease_is_not_ready(controller):
     assert (await controller.get("/readyz"))[0] == 200
     controller.clock.pass_ms(5_001)
     assert (await refusal(controller, "/readyz"))[0] == 503
-
-
-async def test_draining_controller_is_not_ready(controller):
-    controller.health.serving = Serving.DRAINING
-    assert await refusal(controller, "/readyz?verbose") == (503, "unavailable", "This controller is draining.")
-
-
-async def test_metrics_are_text(controller):
-    status, text = await controller.get("/metrics")
-    assert status == 200
-    assert "\nrocketmq_controller_role 3.0\n" in text
 
 
 # The group
@@ -236,31 +217,6 @@ async def test_registered_broker_is_shown_without_a_log_end_before_its_heartbeat
     assert (replica["epoch"], replica["maxOffset"]) == (None, None)
 
 
-async def test_state_of_a_set_follows_its_brokers(controller):
-    seen = []
-
-    async def look():
-        seen.append((await controller.get(f"/v1/broker-sets/{SET}"))[1]["state"])
-
-    await controller.apply(1)
-    await look()
-    await controller.a_set(1)
-    await look()
-    await controller.apply(2)
-    await controller.register(2)
-    await look()
-    await controller.heartbeat(2)
-    await controller.report([1, 2])
-    await look()
-    controller.clock.pass_ms(5_000)
-    await controller.heartbeat(1)
-    controller.clock.pass_ms(6_000)
-    await look()
-    controller.clock.pass_ms(60_000)
-    await look()
-    assert seen == ["no_master", "healthy", "under_replicated", "healthy", "under_replicated", "no_master"]
-
-
 async def test_sets_are_paged_by_name_and_filtered_by_prefix(controller):
     stored(controller, "b-2", "a-1", "b-10", "b-1")
     seen, query = [], "?prefix=b-&limit=2"
@@ -275,19 +231,6 @@ async def test_sets_are_paged_by_name_and_filtered_by_prefix(controller):
     assert seen == [["b-1", "b-10"], ["b-2"]]
     _, body = await controller.get("/v1/broker-sets")
     assert [each["brokerName"] for each in body["brokerSets"]] == ["a-1", "b-1", "b-10", "b-2"]
-
-
-async def test_next_page_continues_after_a_removed_set(controller):
-    stored(controller, "a", "b", "c")
-    _, body = await controller.get("/v1/broker-sets?limit=2")
-    controller.store.entry_changed("b", VersionedEntry(StoredSet(), 2))
-    _, rest = await controller.get(f"/v1/broker-sets?limit=2&cursor={body['nextCursor']}")
-    assert [each["brokerName"] for each in rest["brokerSets"]] == ["c"]
-    assert rest["total"] == 2
-
-
-async def test_list_without_sets_is_empty(controller):
-    assert await controller.get("/v1/broker-sets") == (200, {"brokerSets": [], "total": 0, "nextCursor": None})
 
 
 async def test_set_with_special_characters_in_its_name_is_found(controller):
@@ -358,20 +301,6 @@ async def test_election_is_shown_with_candidates_and_reason(controller):
     assert (first["phases"]["suspectMs"], first["phases"]["judgeMs"]) == (None, None)
 
 
-async def test_failed_election_is_shown_with_the_command_to_force_a_master_and_the_bytes_at_stake(controller):
-    await controller.a_set(1, 2, in_sync=[1])
-    await controller.heartbeat(1, maxOffset=1_000)
-    await controller.heartbeat(2, maxOffset=700)
-    await controller.pass_ms(300)
-    await fail_master(controller)
-    last = (await elections(controller))[0]
-    assert (last["result"], last["oldMaster"], last["newMaster"]) == ("no_master_elected", 1, None)
-    assert last["reason"].startswith("no broker of the SyncStateSet [1] can lead; ")
-    assert last["bytesAtStake"] == 300
-    assert f"rmq controller elect {SET} 2 --controller {ME.address} " in last["force"]
-    assert "# while controllers run with enableElectUncleanMaster=true" in last["force"]
-
-
 async def test_views_of_a_set_whose_last_broker_failed_tell_one_story(controller):
     """The only other one had failed before, out of sync; no broker at all is in contact any more."""
     controller.masters.add(at(1))
@@ -429,33 +358,6 @@ async def test_broker_that_fails_unheard_has_no_time_of_a_contact(controller):
     assert (await elections(controller))[0]["phases"]["suspectMs"] is None
 
 
-async def test_repeated_elections_with_the_same_result_are_shown_once_with_a_count(controller):
-    await controller.a_set(1, 2, in_sync=[1])
-    await controller.pass_ms(300)
-    await fail_master(controller)
-    for _ in range(3):
-        await controller.elect(2)
-        await controller.pass_ms(1_000, beating=(2,))
-    last = (await elections(controller))[0]
-    assert (last["trigger"], last["times"]) == ("master_dead", 4)
-    assert last["lastUnixMs"] >= last["unixMs"] + 2_000
-
-
-async def test_election_shows_its_operator_and_whether_it_was_unclean(controller):
-    await controller.a_set(1, 2, 3)
-    await controller.pass_ms(100)
-    assert (await controller.elect(2, designate=True)).code == 0
-    last = (await elections(controller))[0]
-    assert (last["trigger"], last["newMaster"], last["unclean"]) == ("operator", 2, False)
-    assert "wants broker 2 as master" in last["cause"]
-    await controller.settings.update_config(b"enableElectUncleanMaster=true")
-    await fail_master(controller, 2)
-    assert (await elections(controller))[0]["result"] == "no_master_elected"
-    assert (await controller.elect(3)).code == 0
-    last = (await elections(controller))[0]
-    assert (last["result"], last["trigger"], last["unclean"]) == ("new_master_elected", "broker", True)
-
-
 async def test_election_is_shown_with_its_role_notifications(controller):
     await controller.a_set(1, 2)
     controller.elections.notified(SET, 1, 2, NotificationResult("failed", 3_010, 3))
@@ -478,96 +380,7 @@ async def test_newest_elections_come_first_up_to_the_limit(controller):
 # The configuration
 
 
-async def test_configuration_is_shown_without_secrets(tmp_path):
-    async with InProcessController(
-        tmp_path, etcd_user="root", etcd_password="hunter2", suspect_timeout_ms=1_500
-    ) as controller:
-        await controller.serve_http()
-        status, body = await controller.get("/v1/config")
-    assert (status, body["properties"]["etcdPassword"]) == (200, "******")
-    assert body["properties"]["suspectTimeoutMs"] == "1500"
-
-
-async def test_changed_configuration_is_shown(controller):
-    await controller.settings.update_config(b"enableElectUncleanMaster=true")
-    assert (await controller.get("/v1/config"))[1]["properties"]["enableElectUncleanMaster"] == "true"
-
-
 # Errors
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "code", "sentence"),
-    [
-        ("/nope", 404, "not_found", "There is nothing at /nope; see /v1/openapi.json."),
-        ("/v1/broker-sets/nope", 404, "not_found", "There is no broker set nope."),
-        ("/v1/broker-sets?limit=0", 400, "bad_request", "limit must be a whole number from 1 to 1000, not 0."),
-        ("/v1/elections?limit=1001", 400, "bad_request", "limit must be a whole number from 1 to 1000, not 1001."),
-        ("/v1/elections?limit=x", 400, "bad_request", "limit must be a whole number from 1 to 1000, not x."),
-        (
-            "/v1/broker-sets?cursor=x",
-            400,
-            "bad_request",
-            "cursor must be the nextCursor of the page before, of the same list.",
-        ),
-        (
-            "/v1/elections?cursor=x",
-            400,
-            "bad_request",
-            "/v1/elections has no parameter cursor; it takes prefix, limit.",
-        ),
-        (
-            "/v1/broker-sets?prefix=a&prefix=b",
-            400,
-            "bad_request",
-            "The parameter prefix is given more than once.",
-        ),
-        ("/v1/controllers?a=1", 400, "bad_request", "/v1/controllers has no parameter a; it takes none."),
-        ("/v1/config?a=1", 400, "bad_request", "/v1/config has no parameter a; it takes none."),
-        (
-            f"/v1/broker-sets/{SET}?limit=1",
-            400,
-            "bad_request",
-            "/v1/broker-sets/{name} has no parameter limit; it takes none.",
-        ),
-    ],
-)
-async def test_error_is_json_with_a_sentence(controller, path, status, code, sentence):
-    assert await refusal(controller, path) == (status, code, sentence)
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-@pytest.mark.parametrize("path", ["/v1/broker-sets", "/v1/elections", "/v1/config"])
-async def test_paths_are_read_only(controller, method, path):
-    status, body = await controller.get(path, method)
-    assert (status, body["error"]["code"]) == (405, "method_not_allowed")
-
-
-async def test_internal_error_is_logged_and_not_shown_to_the_peer(controller, monkeypatch):
-    def fail(*_):
-        raise KeyError("inner detail")
-
-    monkeypatch.setattr(SetStore, "get", fail)
-    status, body = await controller.get(f"/v1/broker-sets/{SET}")
-    assert (status, body["error"]["code"]) == (500, "internal")
-    assert "inner" not in str(body)
-    (line,) = controller.events("http_request_failed")
-    assert (line["method"], line["path"]) == ("GET", f"/v1/broker-sets/{SET}")
-
-
-async def test_responses_name_the_controller_and_forbid_caching(controller):
-    async with controller.session.get(f"http://127.0.0.1:{controller.server.port}/v1/controllers") as answer:
-        assert answer.headers["Server"] == "rmq-controller"
-        assert answer.headers["Cache-Control"] == "no-store"
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-
-
-async def test_requests_are_not_logged(controller):
-    before = len(controller.lines)
-    for endpoint in CONTROLLER_ENDPOINTS:
-        if not endpoint.streams:
-            await controller.get(endpoint.path.replace("{name}", "nope"))
-    assert len(controller.lines) == before
 
 
 # The description
@@ -577,19 +390,6 @@ async def test_openapi_describes_exactly_the_paths(controller):
     status, described = await controller.get(openapi.PATH)
     assert status == 200
     assert set(described["paths"]) == {*PATHS, openapi.PATH}
-
-
-@pytest.mark.parametrize("endpoint", VIEWS_OF_SETS, ids=lambda endpoint: endpoint.path)
-async def test_response_has_the_shape_of_openapi(controller, endpoint):
-    await controller.a_set(1, 2)
-    status, body = await controller.get(endpoint.path.replace("{name}", SET))
-    assert status == 200
-    if endpoint.shape is None:
-        assert isinstance(body, str)
-        return
-    read = msgspec.convert(body, endpoint.shape)
-    # Nothing came that the shape does not have.
-    assert msgspec.to_builtins(read) == body
 
 
 @pytest.mark.parametrize("endpoint", VIEWS_OF_SETS, ids=lambda endpoint: endpoint.path)
@@ -609,9 +409,6 @@ async def test_openapi_describes_exactly_the_refusals_that_occur(controller, end
     assert seen == set(described["paths"][endpoint.path]["get"]["responses"]) - {"200", "500"}
 
 
-async def test_set_without_brokers_is_shown_without_master(controller):
-    controller.store.entry_changed(
-        "empty", VersionedEntry(StoredSet(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1)
-    )
-    _, body = await controller.get("/v1/broker-sets/empty")
-    assert (body["state"], body["replicas"], body["masterAddress"]) == ("no_master", [], None)
+async def test_draining_controller_is_not_ready(controller):
+    controller.health.serving = Serving.DRAINING
+    assert await refusal(controller, "/readyz?verbose") == (503, "unavailable", "This controller is draining.")

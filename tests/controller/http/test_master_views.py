@@ -85,12 +85,6 @@ async def test_all_masters_are_shown_with_epochs_members_and_who_is_in_sync(cont
     ]
 
 
-async def test_set_without_a_master_is_shown_with_its_epoch(controller):
-    keep(controller, SET, master=None, master_epoch=9)
-    (shown,) = (await masters(controller))["brokerSets"]
-    assert (shown["masterBrokerId"], shown["masterAddress"], shown["masterEpoch"]) == (None, None, 9)
-
-
 async def test_time_of_an_election_is_shown_as_long_as_its_epoch_lasts(controller):
     await controller.a_set(1, 2)
     elected_unix_ms = controller.clock.unix_ms()
@@ -239,10 +233,3 @@ async def test_follower_names_the_leader(controller):
 async def test_wait_that_is_no_number_up_to_the_longest_is_refused(controller, text):
     status, sentence = await refusal(controller, f"?waitMs={text}")
     assert (status, sentence[:51]) == (400, "waitMs must be a whole number from 0 to 30000, not ")
-
-
-async def test_leader_whose_lease_has_ended_does_not_answer(controller):
-    controller.group.leads(controller.clock.now_ms() + 5_000)
-    assert (await masters(controller))["complete"]
-    controller.clock.pass_ms(5_001)
-    assert (await refusal(controller))[0] == 409

@@ -8,11 +8,11 @@ import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.in_process_controller import InProcessController
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
-from resize_builders import CREATED_UNIX_MS, a_resize, went
+from resize_builders import CREATED_UNIX_MS, a_resize
 from server_paths import CONTROLLER_ENDPOINTS
 
 from controller.http.scaling_views import MayBeStored, answered
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase, SetResize
+from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from serving.http import openapi
 from serving.http.views import ErrorAnswer
 from store.documents import DocumentKind
@@ -80,25 +80,6 @@ def named(endpoint):
 
 
 # OpenAPI
-
-
-@pytest.mark.parametrize("endpoint", SCALING, ids=named)
-async def test_answer_has_the_shape_and_status_of_openapi(controller, endpoint):
-    # One that is waived of has a topic with groups; a new one needs a topic without a resize.
-    topic = TOPIC if endpoint.path.endswith("waive") else "Other"
-    (one,) = a_resize().sets
-    sets = (one, msgspec.structs.replace(one, broker_name="broker-b"))
-    blocked = went(a_resize(id="resize-1", topic=topic, sets=sets), ResizePhase.DRAIN, ResizePhase.WATCH)
-    blocked = msgspec.structs.replace(blocked, phase=ResizePhase.BLOCKED, resume_phase=ResizePhase.DRAIN)
-    await store(controller, blocked)
-    path = endpoint.path.replace("{id}", "resize-1")
-    if endpoint.changes:
-        status, body = await post(controller, path, body_of(endpoint))
-    else:
-        status, body = await controller.get(path)
-    assert status == endpoint.status, body
-    # Nothing came that the shape does not have.
-    assert msgspec.json.decode(msgspec.json.encode(msgspec.convert(body, endpoint.shape))) == body
 
 
 @pytest.mark.parametrize("endpoint", SCALING, ids=named)
@@ -194,15 +175,6 @@ async def test_plan_with_problems_is_answered_and_its_start_refused_with_the_sam
     assert (await controller.get(OPERATIONS))[1]["total"] == 0
 
 
-async def test_short_wait_is_a_warning(controller):
-    _, plan = await post(controller, PLAN, GROW | {"waits": {"producersMs": 5000}})
-    assert plan["problems"] == []
-    assert plan["warnings"][0] == (
-        "producersMs of 5000 is shorter than the default of 90000: producers that poll their routes more slowly may "
-        "send to queues that are about to be closed"
-    )
-
-
 async def test_broker_that_does_not_answer_is_named_by_the_plan(broker, controller):
     broker.topic["perm"] = 6
     await broker.peer.close()
@@ -217,14 +189,6 @@ async def test_started_resize_is_listed_and_found(controller):
     _, listing = await controller.get(f"{OPERATIONS}?prefix=Topic")
     assert (listing["operations"], listing["total"], listing["problems"]) == ([started], 1, {})
     assert (await controller.get(f"{OPERATIONS}?prefix=Other"))[1]["operations"] == []
-
-
-async def test_topic_has_one_resize_under_way(controller):
-    _, started = await post(controller, OPERATIONS, GROW)
-    status, sentence = message(await post(controller, OPERATIONS, GROW))
-    assert status == 409
-    assert sentence == (f"{started['id']} resizes TopicTest already and is in PLANNED: wait for its end, or abort it.")
-    assert (await post(controller, PLAN, GROW))[1]["problems"] == [sentence.removesuffix(".")]
 
 
 async def test_scaling_that_is_off_says_how_to_switch_it_on(tmp_path):
@@ -245,15 +209,6 @@ async def test_abort_is_recorded_with_its_reason(controller):
     assert (status, aborted["phase"], aborted["problem"]) == (200, "ABORTED", "aborted by the operator: a mistake")
 
 
-async def test_grow_that_is_aborted_stays_what_was_requested(controller):
-    sets = (SetResize(broker_name="broker-a", cluster="DefaultCluster", before=QueueCounts(4, 4), target=8),)
-    grow = a_resize(kind=ResizeKind.GROW, sets=sets, phase=ResizePhase.VERIFY, reached=2, reason="more consumers")
-    _, aborted = await post(controller, f"{await store(controller, grow)}/abort", {"reason": "a mistake"})
-    (shown,) = aborted["sets"]
-    assert (aborted["kind"], aborted["reason"], aborted["isUndone"]) == ("grow", "more consumers", True)
-    assert (shown["readBefore"], shown["target"], aborted["phase"]) == (4, 8, "WRITE_DOWN")
-
-
 async def test_what_a_resize_waited_for_before_its_present_phase_is_not_shown(broker, controller):
     path = await store(controller, a_resize(topic="Other", phase=ResizePhase.CONFLICT, problem="somebody"))
     await controller.scaling.look()
@@ -262,13 +217,6 @@ async def test_what_a_resize_waited_for_before_its_present_phase_is_not_shown(br
             await asyncio.sleep(0.01)
     _, resumed = await post(controller, f"{path}/resume", {"reason": ""})
     assert (resumed["phase"], resumed["waitsFor"], resumed["observedUnixMs"]) == ("WRITE_DOWN", [], None)
-
-
-async def test_resume_is_recorded_with_its_reason(controller):
-    path = await store(controller, a_resize(phase=ResizePhase.CONFLICT, problem="somebody"))
-    status, resumed = await post(controller, f"{path}/resume", {"reason": "put right"})
-    assert (status, resumed["phase"]) == (200, "WRITE_DOWN")
-    assert resumed["steps"][-1]["evidence"] == ["resumed by the operator: put right"]
 
 
 async def test_waived_group_is_shown(controller):
@@ -291,27 +239,6 @@ async def test_who_gave_up_a_set_and_why_is_shown(controller):
     assert (status, sentence) == (409, "broker-b is no set of resize-1; those that it has: broker-a.")
 
 
-async def test_group_that_the_topic_does_not_have_is_not_waived(controller):
-    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
-    status, sentence = message(await post(controller, f"{path}/waive", {"group": "g11"}))
-    assert (status, sentence) == (409, f"g11 is no group of {TOPIC}; those that can be waived: {GROUP}.")
-
-
-async def test_group_is_not_waived_while_nobody_knows_the_groups(broker, controller):
-    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
-    await broker.peer.close()
-    status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
-    assert status == 409
-    assert sentence.startswith(f"which groups {TOPIC} has is not known, try again: ")
-
-
-async def test_one_group_too_many_is_not_waived(controller):
-    options = msgspec.structs.replace(a_resize().options, waived_groups=tuple(f"other-{each}" for each in range(100)))
-    path = await store(controller, a_resize(phase=ResizePhase.DRAIN, options=options))
-    status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
-    assert (status, sentence) == (409, "100 groups are waived, which is the limit: delete unused groups.")
-
-
 async def test_dry_run_of_a_command_shows_what_would_become_of_the_resize_or_why_it_is_refused(controller):
     path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
     before = await controller.get(path)
@@ -323,48 +250,7 @@ async def test_dry_run_of_a_command_shows_what_would_become_of_the_resize_or_why
     assert await controller.get(path) == before
 
 
-@pytest.mark.parametrize(("command", "body"), COMMANDS)
-async def test_command_to_an_ended_resize_is_refused(controller, command, body):
-    await controller.scaling.operations.end(a_resize(phase=ResizePhase.DONE))
-    status, sentence = message(await post(controller, f"{OPERATIONS}/resize-1/{command}", body))
-    assert (status, sentence) == (409, "resize-1 has ended: DONE.")
-
-
-@pytest.mark.parametrize(("command", "body"), COMMANDS)
-async def test_command_to_an_unknown_resize_is_not_found(controller, command, body):
-    assert message(await post(controller, f"{OPERATIONS}/nope/{command}", body)) == (
-        404,
-        "there is no operation nope.",
-    )
-
-
-async def test_command_that_does_not_fit_the_phase_says_why(controller):
-    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
-    assert message(await post(controller, f"{path}/resume", {"reason": ""})) == (
-        409,
-        "resize-1 is in DRAIN and goes on by itself.",
-    )
-
-
 # Who may do it
-
-
-@pytest.mark.parametrize("endpoint", [each for each in SCALING if each.changes], ids=named)
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 401),
-        ({"Authorization": "Bearer wrong"}, 401),
-        ({**ADMIN, "Origin": "http://a.example"}, 403),
-    ],
-)
-async def test_change_needs_the_token_of_an_admin(broker, controller, endpoint, headers, status):
-    path = endpoint.path.replace("{id}", "resize-1")
-    await store(controller, a_resize(phase=ResizePhase.CONFLICT))
-    answered, body = await controller.get(path, "POST", json=body_of(endpoint), headers=headers)
-    assert answered == status, body
-    assert controller.scaling.find("resize-1").phase is ResizePhase.CONFLICT
-    assert broker.seen == []
 
 
 @pytest.mark.parametrize("endpoint", SCALING, ids=named)
@@ -441,14 +327,6 @@ async def test_operation_is_found_by_any_id(controller, name):
     assert (status, body.get("id")) == (200, operation.id)
     status, body = await post(controller, f"{path}/abort", {"reason": ""})
     assert (status, body.get("phase")) == (200, "ABORTED")
-
-
-@pytest.mark.parametrize("name", ["%RETRY%g", "a/b", "ä€𝄞", "a b?c=d#e"])
-async def test_unknown_id_is_named_as_it_is(controller, name):
-    assert message(await controller.get(f"{OPERATIONS}/{quote(name, safe='')}")) == (
-        404,
-        f"there is no operation {name}.",
-    )
 
 
 # Listings

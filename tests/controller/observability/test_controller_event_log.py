@@ -14,16 +14,11 @@ from controller.failover.events import (
     FAILOVERS,
     NOTIFICATIONS,
     PROBES,
-    STORE_CALLS,
-    STORE_DURATION,
     BrokerFailed,
     BrokerProbed,
-    LeadershipGained,
-    LeadershipLost,
     NotifyRoleChanged,
     Recipient,
     RoleNotified,
-    StoreCalled,
 )
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, ProbeOutcome, SuspicionReason
@@ -33,9 +28,6 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from serving.logging.events import common_keys
 from serving.process.event_log import AttributedDispatcher
-from store.store import ControllerMember
-
-OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 
 
 class LoggedController(InProcessController):
@@ -85,26 +77,6 @@ def check_against_catalogue(line):
 
 
 # The group and its store
-
-
-async def test_gain_and_loss_of_leadership_are_one_line_each(controller):
-    controller.emit(LeadershipGained(group="g", duration_ms=12, broker_sets=3))
-    controller.emit(LeadershipLost(group="g", leader=OTHER))
-    controller.emit(LeadershipLost(group="g", leader=None))
-    assert controller.taken() == [
-        {"event": "leadership_gained", "group": "g", "duration_ms": 12, "broker_sets": 3},
-        {"event": "leadership_lost", "group": "g", "leader": "n1 at 10.0.0.2:9878"},
-        {"event": "leadership_lost", "group": "g", "leader": None},
-    ]
-
-
-async def test_store_calls_are_only_counted(controller):
-    controller.emit(StoreCalled(operation="commit", result="ok", seconds=0.003))
-    controller.emit(StoreCalled(operation="commit", result="unknown", seconds=2.0))
-    assert controller.taken() == []
-    counts = controller.count(STORE_CALLS)
-    assert (counts["commit", "ok"], counts["commit", "unknown"]) == (1, 1)
-    assert controller.observed(STORE_DURATION)["commit"] == 2
 
 
 # Brokers
@@ -240,13 +212,6 @@ async def test_changed_sync_state_set_is_logged_with_the_previous_one(controller
     ]
 
 
-async def test_refused_report_is_not_logged(controller):
-    await controller.a_set(1, 2)
-    controller.taken()
-    assert (await controller.report([1], epoch=1)).code != 0
-    assert controller.taken() == []
-
-
 async def test_cleaning_is_an_audit_line_with_the_peer(controller):
     await controller.a_set(1, 2, in_sync=[1])
     controller.taken()
@@ -276,12 +241,6 @@ async def test_cleaning_is_an_audit_line_with_the_peer(controller):
     await controller.clean(living=True)
     (line,) = controller.taken()
     assert (line["broker_ids"], line["set_removed"], line["was_master"]) == ([1], True, True)
-
-
-def test_requests_of_operators_are_distinguished_from_those_of_brokers():
-    assert RequestCode.CONTROLLER_REGISTER_BROKER in BROKER_CODES
-    # mqadmin sends these too.
-    assert BROKER_CODES.isdisjoint({RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.CONTROLLER_GET_METADATA_INFO})
 
 
 # Elections
@@ -380,18 +339,6 @@ async def test_election_that_keeps_the_master_is_logged_as_kept(controller):
     (line,) = controller.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "broker", 1)
     assert controller.count(ELECTIONS)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
-
-
-async def test_designating_a_failed_broker_is_logged_as_kept_while_the_master_lives(controller):
-    await controller.a_set(1, 2)
-    await controller.pass_ms(300)
-    await controller.fail(2)
-    controller.taken()
-    assert (await controller.elect(2, designate=True)).code != 0
-    (line,) = controller.taken()
-    assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
-    assert line["reason"] == "broker 1 stays master; broker 1: another was designated; broker 2 is not alive"
-    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in controller.count(ELECTIONS)
 
 
 async def test_unclean_election_is_logged_as_an_error_with_the_lost_bytes(tmp_path):

@@ -17,7 +17,6 @@ from controller.role_probe.events import LAST_GAP
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.sets.stored_set import StoredSet
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
-from serving.metrics.health import Serving
 from serving.telemetry.events import Count, Counted, Measure
 from store.store import ControllerMember, VersionedEntry
 
@@ -122,21 +121,7 @@ async def test_every_family_has_values_after_a_failover(controller):
     }
 
 
-async def test_special_characters_in_names_are_escaped(controller):
-    odd = 'b"\\\n'
-    stored(controller, a_set(broker_name=odd, cluster="{}"))
-    (family,) = (each for each in families(controller).values() if each.name == "rocketmq_controller_replicas")
-    assert [sample.labels for sample in family.samples] == [{"cluster": "{}", "broker": odd}]
-
-
 # The server and its group
-
-
-async def test_ready_and_draining_follow_the_state_of_the_server(controller):
-    assert value(scrape(controller), "ready") == 1
-    controller.health.serving = Serving.DRAINING
-    samples = scrape(controller)
-    assert (value(samples, "ready"), value(samples, "draining")) == (0, 1)
 
 
 async def test_requests_are_counted_by_the_names_of_their_codes(controller):
@@ -217,20 +202,6 @@ async def test_state_of_a_set_follows_its_brokers(controller):
     assert value(samples, "election_duration_seconds_count", election_result="new_master_elected") == 2
     for phase in ("detect", "judge"):
         assert value(samples, "failover_phase_duration_seconds_count", phase=phase) == 1
-
-
-async def test_set_whose_only_broker_failed_has_no_master(controller):
-    await controller.a_set(1)
-    await controller.pass_ms(500, beating=(1,))
-    controller.control.monitor.connection_lost(1)
-    await controller.pass_ms(100)
-    (probe,) = controller.take_probes()
-    controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await controller.done()
-    samples = scrape(controller)
-    assert states(samples) == [0, 0, 1]
-    lost = {"cluster": CLUSTER, "cause": "channel_closed", "outcome": "no_master_elected"}
-    assert value(samples, "failovers_total", **lost) == 1
 
 
 async def test_cleaned_set_has_no_series(controller):

@@ -9,7 +9,7 @@ SET = "broker-a"
 
 def test_hold_ends_when_it_is_released_or_over():
     clock = FakeClock()
-    holds, now_ms = RoleHolds(clock), clock.now_ms()
+    holds, now_ms = RoleHolds(clock, lambda *_: None), clock.now_ms()
     assert holds.hold(SET, now_ms + 500) == now_ms + 500
     assert holds.is_held(SET, now_ms + 499)
     assert not holds.is_held(SET, now_ms + 500)
@@ -21,13 +21,13 @@ def test_hold_ends_when_it_is_released_or_over():
 
 def test_no_set_is_held_for_longer_than_the_limit():
     clock = FakeClock()
-    holds = RoleHolds(clock)
+    holds = RoleHolds(clock, lambda *_: None)
     assert holds.hold(SET, clock.now_ms() + 10 * HOLD_MS_MAX) == clock.now_ms() + HOLD_MS_MAX
 
 
 def test_a_controller_that_leads_no_longer_holds_nothing():
     clock = FakeClock()
-    holds = RoleHolds(clock)
+    holds = RoleHolds(clock, lambda *_: None)
     holds.hold(SET, clock.now_ms() + 500)
     holds.clear()
     assert not holds.is_held(SET, clock.now_ms())

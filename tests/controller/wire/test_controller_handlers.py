@@ -33,25 +33,6 @@ async def test_query_for_the_next_broker_id_reserves_nothing(controller):
     assert next(iter(controller.store.sets())).master is None
 
 
-async def test_repeated_application_with_the_same_check_code_keeps_the_id(controller):
-    first = await controller.apply(1)
-    again = await controller.apply(1)
-    assert (again.code, again.ext_fields) == (0, {"clusterName": CLUSTER, "brokerName": SET}) == (0, first.ext_fields)
-    assert len(controller.events("broker_id_applied")) == 1
-
-
-async def test_application_for_a_used_id_or_one_that_is_not_the_next_is_refused(controller):
-    await controller.apply(1)
-    assert (await controller.apply(1, code="other")).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
-    assert (await controller.apply(3)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
-    assert await next_id(controller) == 2
-
-
-async def test_only_the_first_id_creates_a_set(controller):
-    assert (await controller.apply(2)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
-    assert controller.stored() is None
-
-
 # 1003
 
 
@@ -74,20 +55,6 @@ async def test_registration_in_a_set_without_master_is_answered_with_the_sync_st
     answer = await controller.register(1)
     assert answer.ext_fields == {"clusterName": CLUSTER, "brokerName": SET}
     assert json.loads(answer.body) == {"syncStateSet": [], "syncStateSetEpoch": 0}
-
-
-async def test_registration_from_another_address_is_stored(controller):
-    await controller.a_set(1, 2)
-    await controller.register(2, address="10.0.0.99:1")
-    assert controller.stored().replicas[2].address == "10.0.0.99:1"
-
-
-async def test_registration_of_the_recorded_master_leaves_the_set_without_master(controller):
-    await controller.a_set(1, 2)
-    answer = await controller.register(1)
-    assert "masterBrokerId" not in answer.ext_fields
-    assert (controller.stored().master, controller.stored().master_epoch) == (None, 2)
-    assert controller.events("master_restarted")
 
 
 async def test_refused_registration_does_not_change_the_heartbeat_of_that_broker(controller):
@@ -209,28 +176,6 @@ async def test_report_of_a_master_changes_the_sync_state_set(controller):
     assert json.loads(answer.body) == {"syncStateSet": [1, 2], "syncStateSetEpoch": 2}
 
 
-# Each request fails its check and all later ones, so that the order shows.
-CHECKS = [
-    ({"members": [1, 2], "master": 9, "master_epoch": 9, "epoch": 9}, 2013),
-    ({"members": [9], "master": 9, "master_epoch": 9, "epoch": 9}, 2002),
-    ({"members": [9], "master_epoch": 9, "epoch": 9}, 2000),
-    ({"members": [9], "epoch": 9}, 2001),
-    ({"members": [9], "epoch": 2}, 2003),
-    ({"members": [3], "epoch": 2}, 2006),
-    ({"members": [2], "epoch": 2}, 2013),
-]
-
-
-@pytest.mark.parametrize(("wanted", "code"), CHECKS)
-async def test_checks_of_a_sync_state_set_report_have_their_order(controller, wanted, code):
-    await controller.a_set(1, 2)
-    await controller.apply(3)
-    before = controller.stored()
-    answer = await controller.report(**wanted)
-    assert (answer.code, answer.ext_fields) == (code, {"newSyncStateSetEpoch": "0"})
-    assert controller.stored() == before
-
-
 # 1005, 1009, 1010, 904
 
 
@@ -290,13 +235,3 @@ async def test_failed_broker_can_be_cleaned_and_living_ones_cannot(controller):
     assert (await controller.clean("3")).code == 0
     assert controller.stored().replicas.keys() == {1, 2}
     assert await next_id(controller) == 4
-
-
-async def test_cleaned_set_is_created_again_above_its_epoch_and_ids(controller):
-    await controller.a_set(1, 2)
-    assert (await controller.clean(living=True)).code == 0
-    assert controller.stored() is None
-    assert (await controller.info()).code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
-    assert await next_id(controller) == 3
-    await controller.apply(3)
-    assert controller.stored().master_epoch >= 1

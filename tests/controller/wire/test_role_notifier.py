@@ -141,13 +141,6 @@ async def test_role_notification_refused_three_times_is_reported_with_the_reason
     assert edge.observer.failed == [(2, 3, "it answers 1: still starting")]
 
 
-async def test_role_notification_refused_without_remark_is_reported(edge):
-    async with listening(1) as two:
-        edge.notify(two.address)
-        await edge.done()
-    assert edge.observer.failed == [(2, 3, "it answers 1: no remark")]
-
-
 async def test_unreachable_broker_is_reported_and_others_get_their_role_notification(edge):
     record = edge.elected()
     gone = f"127.0.0.1:{free_port()}"
@@ -171,14 +164,6 @@ async def test_role_notification_without_a_response_is_repeated(edge, monkeypatc
     assert "100 ms" in error
 
 
-@pytest.mark.parametrize("address", ["", "nonsense", "10.0.0..1:30911"])
-async def test_invalid_address_fails_only_its_own_role_notification(edge, address):
-    async with listening() as three:
-        edge.notify(address, three.address)
-        await edge.done()
-    assert sorted(edge.results) == [(2, "failed", 3), (3, "ok", 1)]
-
-
 async def test_later_role_notification_supersedes_the_earlier_one(edge):
     first, second = edge.elected(), edge.elected()
     async with listening(None, 0) as two:
@@ -190,16 +175,6 @@ async def test_later_role_notification_supersedes_the_earlier_one(edge):
     assert edge.results == [(2, "superseded", 1), (2, "ok", 1)]
     assert edge.observer.failed == []
     assert second.notified[2].result == "ok"
-
-
-async def test_each_role_notification_supersedes_the_previous_one(edge):
-    async with listening(None, None, 0) as two:
-        for number, epoch in enumerate((6, 7, 8)):
-            await two.got(number)
-            edge.notify(two.address, master_epoch=epoch)
-        await edge.done()
-    assert [each.ext_fields["masterEpoch"] for each in two.requests] == ["6", "7", "8"]
-    assert [result for _, result, _ in edge.results] == ["superseded", "superseded", "ok"]
 
 
 async def test_later_role_notification_ends_the_pause_before_a_retry(edge, monkeypatch):
