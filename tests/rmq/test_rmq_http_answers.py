@@ -42,7 +42,7 @@ RESIZE = {
 }
 #: Longer than any test takes.
 NEVER_S = "600"
-NOTHING_WRITTEN = {"operationId": "", "counts": {"would change": 1}, "problems": [], "queues": []}
+NOTHING_WRITTEN = {"dryRun": True, "operationId": "", "counts": {"would change": 1}, "problems": [], "queues": []}
 
 
 class HttpPeer:
@@ -210,7 +210,7 @@ def test_question_that_is_interrupted_changes_nothing(rmq, peer):
 
 
 def test_change_that_fails_fails_also_if_nobody_reads_its_rows(rmq, peer, unread):
-    failed = {"operationId": "o1", "counts": {"failed": 1}, "problems": [], "queues": []}
+    failed = {"dryRun": False, "operationId": "o1", "counts": {"failed": 1}, "problems": [], "queues": []}
     manager = peer(200, NOTHING_WRITTEN, after=[(200, failed)])
     ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, stdout=unread)
 
