@@ -9,6 +9,9 @@ from rmq.failures import WrongUse
 
 #: Where the context of click keeps what was given.
 _META: Final = "rmq.options"
+#: The setting of --watch.
+WATCH_OPTION: Final = "watch"
+_CHOICES: Final = {"output": ("table", "json", "jsonl", "csv"), "color": ("auto", "always", "never")}
 
 
 class _Common(NamedTuple):
@@ -62,12 +65,9 @@ _CHANGING: Final = {
     "yes": _Common(("--yes", "-y"), "", "do it without a question"),
     "dry_run": _Common(("--dry-run",), "", "check and show what would be sent, and send nothing that changes anything"),
 }
-#: The setting of --watch.
-WATCH_OPTION: Final = "watch"
 _WATCHING: Final = {
     WATCH_OPTION: _Common(("--watch", "-w"), "", "go on: redraw in a terminal, else a line for each change"),
 }
-_CHOICES: Final = {"output": ("table", "json", "jsonl", "csv"), "color": ("auto", "always", "never")}
 
 
 def given_options(context: click.Context) -> dict[str, str]:

@@ -53,6 +53,8 @@ _AT_CLUSTER = click.option(
     "--cluster", metavar="NAME", shell_complete=cluster_names, help="at all masters of this cluster"
 )
 _BROKER = click.option("--broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="at this master alone")
+_CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at its masters")
+_TOPIC = click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only this topic")
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -172,9 +174,6 @@ class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     broker_names: list[str]
 
 
-_CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at its masters")
-
-
 @click.command("show", cls=SiteCommand)
 @click.argument("group", shell_complete=group_names)
 @_CLUSTER
@@ -288,12 +287,6 @@ class StoredOffsetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     broker_name: str
     queue_id: int
     offset: int
-
-
-_CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at its masters")
-
-
-_TOPIC = click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only this topic")
 
 
 @click.command("lag", cls=SiteCommand)
