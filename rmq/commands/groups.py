@@ -1,7 +1,6 @@
 """`rmq group list`, `show`, `connections`, `lag` and `offsets`, `create` and `delete`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import click
@@ -356,7 +355,8 @@ def _with_clients(row: LagRow, holders: Mapping[MessageQueue, Sequence[str]]) ->
     if row.topic is None or row.broker_name is None or row.queue_id is None:
         return row
     queue = MessageQueue(topic=row.topic, broker_name=row.broker_name, queue_id=row.queue_id)
-    clients = [*holders.get(queue, ()), *holders.get(replace(queue, queue_id=_ALL_QUEUES), ())]
+    of_set = MessageQueue(topic=row.topic, broker_name=row.broker_name, queue_id=_ALL_QUEUES)
+    clients = [*holders.get(queue, ()), *holders.get(of_set, ())]
     return msgspec.structs.replace(row, clients=clients or None)
 
 
