@@ -54,7 +54,6 @@ class OffsetsRestored(Event, frozen=True, kw_only=True):
         )
 
     def counted(self) -> Iterator[Count]:
-        """Yield what it counts."""
         amounts = {
             Status.DONE: self.done,
             Status.NOT_PROVED: self.not_proved,
@@ -81,7 +80,6 @@ class OperationRows(Event, frozen=True, kw_only=True):
     operation: Operation
 
     def rows(self) -> Iterable["_RecordedOperation"]:
-        """Return them."""
         return (_RecordedOperation(self.operation),)
 
 
@@ -92,7 +90,6 @@ class _RecordedOperation:
         self._operation = operation
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield them."""
         operation = self._operation
         groups: dict[tuple[str, str, str, str], list[RestoredQueue]] = {}
         for queue in operation.queues:

@@ -22,8 +22,6 @@ RESTORED_MAX: Final = 10_000
 
 
 class Options(NamedTuple):
-    """What an operator allows."""
-
     #: Offsets may go back: messages are read again.
     allow_back: bool = False
     #: Offsets may go forward without proof that no message is skipped that nobody has read.
@@ -35,8 +33,6 @@ class Options(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An offset that a queue of a group is to have."""
-
     key: QueueKey
     #: None: there was none, which no request brings back.
     offset: int | None
@@ -47,8 +43,6 @@ class Wanted(NamedTuple):
 
 
 class QueueNow(NamedTuple):
-    """What the master shows of a queue of a group."""
-
     #: None: no offset.
     shown: int | None
     #: None: the broker does not have the queue, or does not show its ends.
@@ -79,12 +73,10 @@ class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> QueueKey:
-        """Whose it is."""
         return QueueKey(self.group, self.topic, self.queue_id)
 
     @property
     def set_name(self) -> SetName:
-        """At which set."""
         return SetName(self.cluster, self.broker_name)
 
     @property
@@ -99,8 +91,6 @@ class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Planned(NamedTuple):
-    """What is done with one queue."""
-
     status: Status
     new: int | None
     why: str = ""

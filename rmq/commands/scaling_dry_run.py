@@ -10,7 +10,7 @@ import click
 from controller.dry_run.published_run import DRY_RUN, TopicRun, document_of
 from controller.dry_run.recorded_topics import RecordedCounts, TopicNotRecorded, counts_of, samples_of
 from controller.scaling.autoscaler.dry_run import DryRunStart, dry_run
-from controller.scaling.autoscaler.policy_documents import policies_of_toml
+from controller.scaling.autoscaler.policies import policies_of_toml
 from controller.scaling.resize.observation import GroupKind
 from history.landing import LANDING
 from history.times import unix_us

@@ -10,7 +10,7 @@ import msgspec
 
 from remoting.admin import admin_request
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.route_views import cluster_view, route_view, topics_view
+from remoting.admin.routes import cluster_view, route_view, topics_view
 from remoting.protocol.addresses import is_address
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.properties import PropertiesError, parse

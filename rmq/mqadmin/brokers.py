@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.broker_views import (
+from remoting.admin.brokers import (
+    broker_facts,
     clean_expired_queues,
     clean_unused_topics,
     delete_expired_commit_logs,
     epochs_view,
     ha_view,
 )
-from remoting.admin.brokers import broker_facts
 from remoting.admin.configuration import update_broker_config
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode

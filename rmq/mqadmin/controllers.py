@@ -7,8 +7,7 @@ from typing import Final
 from msgspec import UNSET
 
 from remoting.admin.configuration import update_controller_config
-from remoting.admin.controller_views import election, sync_state_view
-from remoting.admin.controllers import clean_broker_data, controller_metadata
+from remoting.admin.controllers import clean_broker_data, controller_metadata, election, sync_state_view
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import InSyncReplica, ReplicasInfo
 from rmq.failures import NotReachable, WrongUse

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from remoting.admin.broker_views import topic_stats_view
+from remoting.admin.brokers import topic_stats_view
 from remoting.admin.group_views import group_stats_view, reset_by_time
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.admin.offsets import commit_offset, max_offset, offset_at, reset_offset

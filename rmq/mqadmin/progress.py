@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from remoting.admin.broker_views import broker_stats
+from remoting.admin.brokers import broker_stats
 from remoting.admin.group_views import broker_group_stats, consumers_view, group_stats_view, running_view
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.shapes.broker_clients import BROADCASTING

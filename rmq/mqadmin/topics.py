@@ -1,17 +1,15 @@
 """Commands of mqadmin about topics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.allocation import as_allocate_mq
-from remoting.admin.broker_views import topic_stats_view
+from remoting.admin.brokers import topic_stats_view
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.admin.name_servers import delete_topic_route
-from remoting.admin.route_views import cluster_view
-from remoting.admin.routes import delete_order_conf, order_conf, put_order_conf
+from remoting.admin.routes import cluster_view, delete_order_conf, order_conf, put_order_conf
 from remoting.admin.topics import TopicDefinition, delete_topic, update_topic
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from remoting.protocol.shapes.route import (
@@ -26,7 +24,7 @@ from remoting.protocol.shapes.route import (
 )
 from rmq.failures import CommandFailed, UnknownName, WrongUse
 from rmq.mqadmin.admin import DLQ, RETRY, Admin, addresses_in, command, integer, set_names, switch_value
-from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, string_order
+from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, queue_hash, string_order
 from rmq.mqadmin.java.options import CommandLine, either, switch, value
 from rmq.mqadmin.java.texts import JsonValue, front, java_format, json_text, map_text, perm_text, pretty_json, time_text
 from rmq.site.brokers import queue_ids
@@ -429,3 +427,18 @@ async def _allocate_mq(admin: Admin, line: CommandLine) -> None:
 
 def _as_queue(queue: MessageQueue) -> JsonValue:
     return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+def as_allocate_mq(queues: Sequence[MessageQueue], addresses: Sequence[str]) -> dict[str, list[MessageQueue]]:
+    """Return what `mqadmin allocateMQ` prints, which is no client's assignment: AVG of what it does not sort.
+
+    `queues` are in the order of the route. An address that is listed twice counts twice; what falls to its second place
+    belongs to nobody.
+    """
+    ordered = hash_map_order(queues, queue_hash)
+    size, more = divmod(len(ordered), len(addresses)) if addresses else (0, 0)
+    shares: dict[str, list[MessageQueue]] = {}
+    for index, address in enumerate(addresses):
+        start = index * size + min(index, more)
+        shares.setdefault(address, ordered[start : start + size + (index < more)])
+    return shares
