@@ -116,7 +116,7 @@ class SiteCommand(click.Command):
 class ListCommand(SiteCommand):
     """A command whose rows may be watched: it has --watch.
 
-    Fields of a row that say which thing it is are named in `row_key` of its type (rmq/output/changes.py).
+    Fields of a row that say which thing it is are named in `row_key` of its type (rmq/cli/watch.py).
     """
 
     def _added(self) -> list[click.Parameter]:

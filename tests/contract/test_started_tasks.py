@@ -23,7 +23,7 @@ THREADS = {
     "offsets/commits/log_file.py",
     "store/etcd/watch.py",
     "history/recorder.py",
-    "rmq/site/change_feed.py",
+    "rmq/cli/watch.py",
     "rmq/site/http_api.py",
     "serving/logging/writer.py",
 }
