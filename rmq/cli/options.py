@@ -80,10 +80,6 @@ def common_options(*, is_hidden: bool) -> list[click.Parameter]:
     return [*_parameters(_COMMON, is_hidden=is_hidden), *_parameters(_SWITCHES, is_hidden=is_hidden)]
 
 
-def changing_options() -> list[click.Parameter]:
-    return _parameters(_CHANGING, is_hidden=False)
-
-
 class BlankArgument(click.Argument):
     """An argument that may be blank: it is a value, and names nothing."""
 
@@ -133,7 +129,7 @@ class ChangeCommand(SiteCommand):
     """A command that changes something: it has --yes and --dry-run."""
 
     def _added(self) -> list[click.Parameter]:
-        return changing_options()
+        return _parameters(_CHANGING, is_hidden=False)
 
 
 def _parameters(table: Mapping[str, _Common], *, is_hidden: bool) -> list[click.Parameter]:
