@@ -9,6 +9,9 @@ from rmq.failures import WrongUse
 
 #: Where the context of click keeps what was given.
 _META: Final = "rmq.options"
+#: The setting of --watch.
+WATCH_OPTION: Final = "watch"
+_CHOICES: Final = {"output": ("table", "json", "jsonl", "csv"), "color": ("auto", "always", "never")}
 
 
 class _Common(NamedTuple):
@@ -62,12 +65,9 @@ _CHANGING: Final = {
     "yes": _Common(("--yes", "-y"), "", "do it without a question"),
     "dry_run": _Common(("--dry-run",), "", "check and show what would be sent, and send nothing that changes anything"),
 }
-#: The setting of --watch.
-WATCH_OPTION: Final = "watch"
 _WATCHING: Final = {
     WATCH_OPTION: _Common(("--watch", "-w"), "", "go on: redraw in a terminal, else a line for each change"),
 }
-_CHOICES: Final = {"output": ("table", "json", "jsonl", "csv"), "color": ("auto", "always", "never")}
 
 
 def given_options(context: click.Context) -> dict[str, str]:
@@ -78,10 +78,6 @@ def given_options(context: click.Context) -> dict[str, str]:
 
 def common_options(*, is_hidden: bool) -> list[click.Parameter]:
     return [*_parameters(_COMMON, is_hidden=is_hidden), *_parameters(_SWITCHES, is_hidden=is_hidden)]
-
-
-def changing_options() -> list[click.Parameter]:
-    return _parameters(_CHANGING, is_hidden=False)
 
 
 class BlankArgument(click.Argument):
@@ -116,7 +112,7 @@ class SiteCommand(click.Command):
 class ListCommand(SiteCommand):
     """A command whose rows may be watched: it has --watch.
 
-    Fields of a row that say which thing it is are named in `row_key` of its type (rmq/output/changes.py).
+    Fields of a row that say which thing it is are named in `row_key` of its type (rmq/cli/watch.py).
     """
 
     def _added(self) -> list[click.Parameter]:
@@ -133,7 +129,7 @@ class ChangeCommand(SiteCommand):
     """A command that changes something: it has --yes and --dry-run."""
 
     def _added(self) -> list[click.Parameter]:
-        return changing_options()
+        return _parameters(_CHANGING, is_hidden=False)
 
 
 def _parameters(table: Mapping[str, _Common], *, is_hidden: bool) -> list[click.Parameter]:

@@ -1,7 +1,6 @@
 """`rmq group list`, `show`, `connections`, `lag` and `offsets`, `create` and `delete`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import click
@@ -53,6 +52,8 @@ _AT_CLUSTER = click.option(
     "--cluster", metavar="NAME", shell_complete=cluster_names, help="at all masters of this cluster"
 )
 _BROKER = click.option("--broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="at this master alone")
+_CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at its masters")
+_TOPIC = click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only this topic")
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -172,9 +173,6 @@ class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     broker_names: list[str]
 
 
-_CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at its masters")
-
-
 @click.command("show", cls=SiteCommand)
 @click.argument("group", shell_complete=group_names)
 @_CLUSTER
@@ -290,12 +288,6 @@ class StoredOffsetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     offset: int
 
 
-_CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at its masters")
-
-
-_TOPIC = click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only this topic")
-
-
 @click.command("lag", cls=SiteCommand)
 @click.argument("group", shell_complete=group_names)
 @_TOPIC
@@ -363,7 +355,8 @@ def _with_clients(row: LagRow, holders: Mapping[MessageQueue, Sequence[str]]) ->
     if row.topic is None or row.broker_name is None or row.queue_id is None:
         return row
     queue = MessageQueue(topic=row.topic, broker_name=row.broker_name, queue_id=row.queue_id)
-    clients = [*holders.get(queue, ()), *holders.get(replace(queue, queue_id=_ALL_QUEUES), ())]
+    of_set = MessageQueue(topic=row.topic, broker_name=row.broker_name, queue_id=_ALL_QUEUES)
+    clients = [*holders.get(queue, ()), *holders.get(of_set, ())]
     return msgspec.structs.replace(row, clients=clients or None)
 
 

@@ -62,6 +62,16 @@ _WELL: frozenset[State] = frozenset({"leads", "follows", "fresh", "jumped"})
 #: Jumps that are looked at, and for how long they are told.
 _JUMPS = 1000
 _TOLD_MS = 24 * 3_600_000
+RepairRow = row_type(
+    RepairView,
+    *("number", "cluster", "broker_name", "address", "cause", "began_unix_ms", "took_ms", "parted_at", "counts"),
+    *("messages_again", "messages_skipped", "problem", "applied_unix_ms", "applied_by"),
+)
+OperationRow = row_type(KeptOperationView, "operation_id", "kind", "writer", "unix_ms", "queues", "finished", "undoes")
+LagRow = row_type(
+    LagView,
+    *("topic", "broker_name", "queue_id", "lag", "committed_offset", "max_offset", "committed_in", "reason"),
+)
 
 
 class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -141,18 +151,6 @@ class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: str
     locked_unix_ms: int | None
     replayed_unix_ms: int | None
-
-
-RepairRow = row_type(
-    RepairView,
-    *("number", "cluster", "broker_name", "address", "cause", "began_unix_ms", "took_ms", "parted_at", "counts"),
-    *("messages_again", "messages_skipped", "problem", "applied_unix_ms", "applied_by"),
-)
-OperationRow = row_type(KeptOperationView, "operation_id", "kind", "writer", "unix_ms", "queues", "finished", "undoes")
-LagRow = row_type(
-    LagView,
-    *("topic", "broker_name", "queue_id", "lag", "committed_offset", "max_offset", "committed_in", "reason"),
-)
 
 
 async def manager_answer(session: OperatorSession, request: ApiRequest[Document]) -> Document:

@@ -44,6 +44,7 @@ _LOOK_S: Final = 1.0
 #: How long controllers may be away, or without a leader, while a resize is waited for.
 _AWAY_S: Final = 60.0
 _WAYS_BACK: Final = frozenset({"REOPEN", "ROLLBACK"})
+_TOPIC = click.argument("prefix", required=False, metavar="[TOPIC]", shell_complete=topic_names)
 
 
 class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -225,9 +226,6 @@ class HindranceRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     phase: str
     kind: Literal["waits_for", "problem", "refused"]
     hindrance: str
-
-
-_TOPIC = click.argument("prefix", required=False, metavar="[TOPIC]", shell_complete=topic_names)
 
 
 @click.command("proposals", cls=SiteCommand)

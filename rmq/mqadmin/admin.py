@@ -6,8 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-import msgspec
-
 from remoting.admin import admin_request
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.routes import cluster_view, route_view, topics_view
@@ -255,11 +253,6 @@ def addresses_in(broker_sets: Iterable[BrokerData]) -> list[str]:
     return [found for each in broker_sets if (found := address_in(each)) is not None]
 
 
-def set_names(table: Mapping[str, Found]) -> list[str]:
-    """Return the keys of a map in the order of Java's."""
-    return string_order(table)
-
-
 def switch_value(line: CommandLine, name: str, default: bool) -> bool:  # noqa: FBT001  # a value, not a switch
     """Return whether an option says `true`, in any case; all else is false, as in Java."""
     text = line.text(name)
@@ -283,10 +276,6 @@ def _number(line: CommandLine, name: str, default: int, most: int) -> int:
     if not (_NUMBER.fullmatch(text) and -most - 1 <= int(text) <= most):
         raise WrongUse(f"-{name}: {text or 'nothing'} is no number from {-most - 1} to {most}")
     return int(text)
-
-
-def with_timeout(settings: SiteSettings, timeout_s: float) -> SiteSettings:
-    return msgspec.structs.replace(settings, timeout_s=timeout_s)
 
 
 def configuration(code: RequestCode) -> AdminRequest[bytes]:

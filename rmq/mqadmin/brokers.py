@@ -22,7 +22,7 @@ from remoting.protocol.shapes.broker_views import HaClientView, HaStatusView
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData
 from rmq.failures import CommandFailed, WrongUse, failure_of
-from rmq.mqadmin.admin import Admin, command, configuration, long_integer, members_in, print_configuration, set_names
+from rmq.mqadmin.admin import Admin, command, configuration, long_integer, members_in, print_configuration
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, string_order
 from rmq.mqadmin.java.options import CommandLine, either, switch, value
 from rmq.mqadmin.java.texts import java_format, time_text
@@ -69,7 +69,7 @@ async def _print_clusters(admin: Admin, line: CommandLine) -> None:
     info = await admin.cluster()
     admin.note_answer()
     cluster = line.text("c")
-    members = list(_listed(info, [cluster] if cluster else set_names(info.cluster_addr_table)))
+    members = list(_listed(info, [cluster] if cluster else string_order(info.cluster_addr_table)))
     shows_totals = line.has("m")
     _print_heads(admin, shows_totals=shows_totals)
     # The brokers are read at once, and printed in their order.

@@ -11,8 +11,8 @@ from remoting.admin.controllers import clean_broker_data, controller_metadata, e
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import InSyncReplica, ReplicasInfo
 from rmq.failures import NotReachable, WrongUse
-from rmq.mqadmin.admin import Admin, command, long_integer, print_configurations, set_names
-from rmq.mqadmin.java.hash_order import hash_map_order, long_hash
+from rmq.mqadmin.admin import Admin, command, long_integer, print_configurations
+from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, string_order
 from rmq.mqadmin.java.options import CommandLine, switch, value
 
 _ID: Final = re.compile(r"\d{1,19}", re.ASCII)
@@ -61,7 +61,7 @@ async def _get_sync_state_set(admin: Admin, line: CommandLine) -> None:
 
 async def _print_sets(admin: Admin, controller: str, names: Sequence[str]) -> None:
     found = (await admin.call(await leader_of(admin, controller), sync_state_view(list(names)))).replicas_info_table
-    for name in set_names(found):
+    for name in string_order(found):
         _print_set(admin, name, found[name])
 
 

@@ -26,7 +26,6 @@ from rmq.mqadmin.admin import (
     command,
     integer,
     long_integer,
-    set_names,
     switch_value,
 )
 from rmq.mqadmin.java.hash_order import concurrent_order, string_order
@@ -212,14 +211,14 @@ async def _get_consumer_config(admin: Admin, line: CommandLine) -> None:
     group = line.needed("g")
     info = await admin.cluster()
     found = []
-    for name in set_names(info.broker_addr_table):
+    for name in string_order(info.broker_addr_table):
         address = address_in(info.broker_addr_table[name])
         groups = {} if address is None else await admin.call(address, subscription_groups_view())
         if group in groups:
             found.append((name, groups[group]))
     table = info.cluster_addr_table
     for name, configuration in found:
-        cluster = next((each for each in set_names(table) if name in table[each]), None)
+        cluster = next((each for each in string_order(table) if name in table[each]), None)
         admin.printf("=============================%s:%s=============================%n", cluster, name)
         for field, text in group_fields(configuration).items():
             admin.printf("%-40s=  %s%n", field, text or "")

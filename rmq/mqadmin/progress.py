@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from remoting.admin.brokers import broker_stats
 from remoting.admin.group_views import broker_group_stats, consumers_view, group_stats_view, running_view
 from remoting.admin.message_queues import MessageQueue, by_queue
@@ -12,7 +14,7 @@ from remoting.protocol.shapes.broker_views import BrokerStatsView
 from remoting.protocol.shapes.group_views import ConsumersView, GroupQueueView, GroupStatsView
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from rmq.failures import CommandFailed, UnknownName
-from rmq.mqadmin.admin import DLQ, RETRY, Admin, addresses_in, command, long_integer, switch_value, with_timeout
+from rmq.mqadmin.admin import DLQ, RETRY, Admin, addresses_in, command, long_integer, switch_value
 from rmq.mqadmin.java.options import CommandLine, switch, value
 from rmq.mqadmin.java.texts import date_text, front, java_format, version_text
 from rmq.site.site import Site, at_once
@@ -209,7 +211,7 @@ async def _broker_consume_stats(admin: Admin, line: CommandLine) -> None:
     timeout_s = max(long_integer(line, "t", _TIMEOUT_MS) / _MS, 0.001)
     least = long_integer(line, "l", 0)
     # A broker with many groups takes longer than other requests may take.
-    patient = Site(with_timeout(admin.settings, timeout_s))
+    patient = Site(replace(admin.settings, timeout_s=timeout_s))
     patient.odd = admin.site.odd
     try:
         found = await patient.call(

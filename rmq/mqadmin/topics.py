@@ -23,7 +23,7 @@ from remoting.protocol.shapes.route import (
     TopicRouteData,
 )
 from rmq.failures import CommandFailed, UnknownName, WrongUse
-from rmq.mqadmin.admin import DLQ, RETRY, Admin, addresses_in, command, integer, set_names, switch_value
+from rmq.mqadmin.admin import DLQ, RETRY, Admin, addresses_in, command, integer, switch_value
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, queue_hash, string_order
 from rmq.mqadmin.java.options import CommandLine, either, switch, value
 from rmq.mqadmin.java.texts import JsonValue, front, java_format, json_text, map_text, perm_text, pretty_json, time_text
@@ -365,7 +365,7 @@ async def _listed(admin: Admin, info: ClusterInfo, topic: str) -> _ListedTopic:
 
 def _cluster_of(info: ClusterInfo, broker_name: str) -> str | None:
     table = info.cluster_addr_table
-    return next((cluster for cluster in set_names(table) if broker_name in table[cluster]), None)
+    return next((cluster for cluster in string_order(table) if broker_name in table[cluster]), None)
 
 
 @command("topicClusterList", value("t", "topic", "topic name", required=True))
@@ -375,7 +375,7 @@ async def _topic_cluster_list(admin: Admin, line: CommandLine) -> None:
     brokers = (await admin.route(topic)).broker_datas
     if not brokers:
         raise UnknownName(f"no broker has the topic {topic}")
-    for cluster in string_order([each for each in set_names(table) if brokers[0].broker_name in table[each]]):
+    for cluster in string_order([each for each in string_order(table) if brokers[0].broker_name in table[each]]):
         admin.printf("%s%n", cluster)
 
 

@@ -14,7 +14,7 @@ from remoting.admin.admin_request import AdminRequest
 from remoting.admin.groups import GroupConnections, QueueLag, connections_of_group, lag_of_group
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.routes import TopicRoute, route_of
-from remoting.admin.topics import QueueOffsets, queue_offsets
+from remoting.admin.topics import queue_offsets
 
 #: Kinds of subjects.
 NAMESRV: Final = "namesrv"
@@ -146,12 +146,18 @@ def _sum_of_known(numbers: Iterable[float | None]) -> float | None:
 
 def masters_of(topic: str) -> AdminRequest[tuple[Master, ...]]:
     """Request of a NameServer (105) the sets that have a topic, each with its master."""
-    return route_of(topic).mapped(_masters_in)
+
+    def read(route: TopicRoute) -> tuple[Master, ...]:
+        return tuple(
+            sorted(Master(each.cluster, each.broker_name, each.master_address) for each in route.broker_sets.values())
+        )
+
+    return route_of(topic).mapped(read)
 
 
 def ends_of(topic: str) -> AdminRequest[int]:
     """Request of a broker (202) the sum of the ends of a topic's queues; before 5.3 without those only read from."""
-    return queue_offsets(topic).mapped(_sum_of_ends)
+    return queue_offsets(topic).mapped(lambda queues: sum(max(queue.max_offset, 0) for queue in queues.values()))
 
 
 def progress_of(group: str, topic: str) -> AdminRequest[GroupProgress | None]:
@@ -162,15 +168,6 @@ def progress_of(group: str, topic: str) -> AdminRequest[GroupProgress | None]:
 def members_of(group: str) -> AdminRequest[GroupMembers]:
     """Request of a broker (203) who of a group is connected."""
     return connections_of_group(group).mapped(_members_in)
-
-
-def _masters_in(route: TopicRoute) -> tuple[Master, ...]:
-    sets = (Master(each.cluster, each.broker_name, each.master_address) for each in route.broker_sets.values())
-    return tuple(sorted(sets, key=lambda each: (each.cluster, each.broker_name)))
-
-
-def _sum_of_ends(queues: Mapping[MessageQueue, QueueOffsets]) -> int:
-    return sum(max(queue.max_offset, 0) for queue in queues.values())
 
 
 def _progress_in(queues: Mapping[MessageQueue, QueueLag]) -> GroupProgress | None:

@@ -41,13 +41,6 @@ class Answered(NamedTuple, Generic[Found]):
         return self.found  # type: ignore[return-value]  # as above
 
 
-class FirstAnswer(NamedTuple, Generic[Found]):
-    """The result of the first server that gave one, and which that is."""
-
-    address: str
-    result: Found
-
-
 async def at_once(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
     """Return the results of works that are done at the same time, in their order; raises the first failure."""
     try:
@@ -139,10 +132,10 @@ class Site:
         finally:
             reading.cancel()
 
-    async def first_answer(self, request: AdminRequest[Found]) -> FirstAnswer[Found]:
+    async def first_answer(self, request: AdminRequest[Found]) -> Answered[Found]:
         """Return what the first NameServer answers that gives a result; raises CommandFailed if none does."""
         answers = await self.at_name_servers(request)
-        return next(FirstAnswer(each.address, each.result) for each in answers if each.error is None)
+        return next(each for each in answers if each.error is None)
 
     async def at_name_servers(self, request: AdminRequest[Found]) -> list[Answered[Found]]:
         """Return what every NameServer answers; raises CommandFailed if none gives a result."""

@@ -4,27 +4,15 @@ Buckets with 8 entries and more are trees in Java, and may come in another order
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
+
+from remoting.admin.message_queues import MessageQueue
 
 Key = TypeVar("Key")
 
 _BITS: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 _CAPACITY: Final = 16
-
-
-class QueueLike(Protocol):
-    @property
-    def topic(self) -> str:
-        """Its topic."""
-
-    @property
-    def broker_name(self) -> str:
-        """Its broker set."""
-
-    @property
-    def queue_id(self) -> int:
-        """Its number there."""
 
 
 def string_hash(text: str) -> int:
@@ -36,7 +24,7 @@ def string_hash(text: str) -> int:
     return hashed
 
 
-def queue_hash(queue: QueueLike) -> int:
+def queue_hash(queue: MessageQueue) -> int:
     """Return `MessageQueue.hashCode`."""
     return 31 * (31 * (31 + string_hash(queue.broker_name)) + queue.queue_id) + string_hash(queue.topic) & _BITS
 

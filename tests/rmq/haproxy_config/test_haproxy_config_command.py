@@ -91,7 +91,6 @@ async def test_without_a_leader_nothing_is_written(controller, tmp_path):
     [
         ('[[roleAddress]]\nset = "broker-a"\nmaster = "somewhere:1"\n', 2, "line 3"),
         ('[[roleAddress]]\nset = "broker-z"\nmaster = "10.9.0.5:10911"\n', 1, "know no broker of broker-z"),
-        ('[[roleAddress]]\nset = "*"\nslaves = "omit"\n', 1, "no rule gives an address"),
     ],
 )
 async def test_rules_that_do_not_fit_are_refused(controller, tmp_path, capsys, text, ends_with, complaint):

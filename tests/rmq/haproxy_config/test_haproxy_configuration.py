@@ -40,12 +40,6 @@ def test_checks_go_to_the_controller_that_leads():
     assert lines[-2:] == ["server controller_1 10.0.0.1:9879", "server controller_2 [fd00::2]:9879"]
 
 
-def test_same_input_makes_the_same_text():
-    assert configuration(Frontends((SET_A,), ()), OPTIONS, "abc") == configuration(
-        Frontends((SET_A,), ()), OPTIONS, "abc"
-    )
-
-
 def test_proxy_header_is_sent_where_it_is_wanted():
     options = ProxyOptions(role_checks=("10.0.0.1:9879",), sends_proxy_header=True)
     slave = SlaveFrontend("broker-a", 2, ("10.9.0.5:10921",), "10.0.0.2:10911")

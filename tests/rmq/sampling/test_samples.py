@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from history.rows import Moment, RowMaker
 from rmq.sampling.samples import GroupMembers, GroupProgress, Master, OffsetSample, Samples, SetResponse
 
 A, B = Master("c", "a", "a:1"), Master("c", "b", "b:1")
@@ -110,11 +109,3 @@ def test_rates_add_up_to_the_received_messages(counts):
         (row,) = samples.take("t", [reported(A, end, at_ms=second * 1000)], NOBODY)
         came += row.tps
     assert came == sum(counts)
-
-
-def test_sample_is_written_as_a_row_of_its_family():
-    (row,) = OffsetSample("c", "t", "g", 10, 9, 2, 1.5).rows(RowMaker("s", 1, "sampler"), Moment(5, 6))
-    assert row.family.name == "offset_sample"
-    common_columns = {name: value for name, value in row.columns.items() if name in {"cluster", "source", "ns_id"}}
-    assert common_columns == {"cluster": "c", "source": "sampler", "ns_id": "s"}
-    assert [row.columns[column.name] for column in row.family.columns] == ["t", "g", 10, 9, 2, 1.5]
