@@ -33,6 +33,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks
 	$(BIN)/lint-imports
 
 # The first to load the tests compiles them, the workers find them compiled. While types are checked: make -j2 test

@@ -1,8 +1,12 @@
 """Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
 
+from controller.wire.handlers import ReplicaInfoCache
+
 from controller.decisions.cluster_view import ClusterView
 from controller.failure_detection.heartbeats import LastHeartbeat
 from controller.sets.broker_set import BrokerSet, Replica
+from controller.sets.stored_set import StoredSet
+from store.store import SetStore, VersionedEntry
 
 SET = "broker-a"
 CLUSTER = "DefaultCluster"
@@ -29,6 +33,14 @@ def a_set(**values):
         "is_elected": True,
     }
     return BrokerSet(**(defaults | values))
+
+
+def stored_sets(*broker_sets):
+    """Return a store that holds these broker sets."""
+    sets = SetStore(None, ReplicaInfoCache())
+    for revision, each in enumerate(broker_sets, 1):
+        sets.entry_changed(each.broker_name, VersionedEntry(StoredSet(broker_set=each), revision))
+    return sets
 
 
 def last_heartbeat(*, last_contact_ms=0, epoch=5, max_offset=1000, priority=2**31 - 1, **values):

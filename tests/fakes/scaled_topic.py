@@ -322,16 +322,6 @@ class ScaledNameServer:
         return addresses
 
 
-class NoElectedMasters:
-    """A controller without broker sets of its own."""
-
-    def address_of_master(self, _name):
-        return False, None
-
-    def absent_sets(self, _clusters, _present):
-        return ()
-
-
 class ScalingSite:
     """Peers that listen, and a client for them."""
 

@@ -9,8 +9,8 @@ from controller.scaling.execution.events import (
     ResizePhaseEntered,
     ResizeRoundFailed,
 )
-from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.scaling.execution.service import QueueScaling, ScalingOptions
+from controller.wire.handlers import ReplicaInfoCache
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from serving.telemetry.events import Count, Counted
@@ -84,16 +84,14 @@ class ScalingController:
         self.client = RemotingClient(self.clock)
         self.tasks = set()
         self.scaling = QueueScaling(
-            ScalingRuntime(
-                group=self.group,
-                sets=store,
-                backend=self.backend,
-                client=self.client,
-                clock=self.clock,
-                options=lambda: ScalingOptions(name_servers(), running_max),
-                emit=self.listener.emit,
-                start=self._start,
-            )
+            group=self.group,
+            sets=store,
+            backend=self.backend,
+            client=self.client,
+            clock=self.clock,
+            options=lambda: ScalingOptions(name_servers(), running_max),
+            emit=self.listener.emit,
+            begin=self._start,
         )
 
     def _start(self, work):

@@ -69,16 +69,14 @@ class Controller:
         options = ScalingOptions(tuple(each.address for each in world.name_servers), 10)
         with mock.patch.object(service, "AdminClient", Admin):
             self.scaling = QueueScaling(
-                service.ScalingRuntime(
-                    group=Lead(),
-                    sets=ElectedSets(world),
-                    backend=self.store,
-                    client=self,
-                    clock=self.process,
-                    options=lambda: options,
-                    emit=self.tell,
-                    start=self.process.create_task,
-                )
+                group=Lead(),
+                sets=ElectedSets(world),
+                backend=self.store,
+                client=self,
+                clock=self.process,
+                options=lambda: options,
+                emit=self.tell,
+                begin=self.process.create_task,
             )
         self.process.create_task(self._look(self.scaling))
 

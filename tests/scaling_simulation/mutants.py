@@ -11,9 +11,9 @@ from controller.scaling.execution import runner
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind, GroupView, LateSources, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
-from controller.scaling.rules import commands, drained, gated, grow, ordered, path, shrink, step
+from controller.scaling.rules import commands, drained, gated, grow, ordered, path, phases, shrink
 from controller.scaling.rules import round as rounds
-from controller.scaling.rules.needs import needs_of
+from controller.scaling.rules.phases import needs_of
 from scaling_simulation.histories import Fault
 
 _path_of = path.path_of
@@ -41,7 +41,7 @@ def all_was_read(confirmed, ends):
     return ()
 
 
-_decide_step = step.decide_step
+_decide_step = phases.decide_step
 
 
 def missing_is_zero(operation, progress, observation):
@@ -157,9 +157,9 @@ def nothing_of(_):
     return None
 
 
-def in_rules(rule, instead):
+def in_rules(phase, instead):
     """Return the patches of a rule in the table of phases."""
-    return (step._RULES, rule, instead)
+    return (phases.PHASES, phase, replace(phases.PHASES[phase], rule=instead))
 
 
 class RuleMutant(NamedTuple):
@@ -197,9 +197,9 @@ MUTANTS = {
         more=(SLOW_POLL, Fault("kill_controller", "RESIZE", 0, 0, 20_000, 1)),
     ),
     "one check is enough": wrong("shrink", in_rules(ResizePhase.DRAIN, one_check_is_enough)),
-    "a failover does not matter": wrong("shrink", (step, "_again", nothing_begins_anew)),
-    "a failover does not matter in a grow": wrong("grow", (step, "_again", nothing_begins_anew)),
-    "a failover does not matter in an ordered resize": wrong("ordered", (step, "_again", nothing_begins_anew)),
+    "a failover does not matter": wrong("shrink", (phases, "_again", nothing_begins_anew)),
+    "a failover does not matter in a grow": wrong("grow", (phases, "_again", nothing_begins_anew)),
+    "a failover does not matter in an ordered resize": wrong("ordered", (phases, "_again", nothing_begins_anew)),
     "a grow is undone without draining": wrong(
         "grow",
         (rounds.ResizeRound, "undo", grown_queues_just_go),
@@ -236,7 +236,7 @@ MUTANTS = {
     ),
     "locks that have lapsed are not recorded": wrong("gated", (gated, "lapse", lambda operation, _: operation.lapse)),
     "sets beside a pause do not matter": wrong("ordered", (ordered, "stopped_by_open_set", nothing_of)),
-    "a resize goes on without its topic": wrong("shrink", (step, "_is_deleted", lambda *_: False)),
+    "a resize goes on without its topic": wrong("shrink", (phases, "_is_deleted", lambda *_: False)),
     "a new master knows all members at once": wrong(
         "grow", (grow, "HEARTBEAT_MS", 0), more=(Fault("restart_master", "READ_UP", 0, 0, 10_000),)
     ),

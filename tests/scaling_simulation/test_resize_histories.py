@@ -8,10 +8,9 @@ import os
 import pytest
 
 from controller.scaling.resize.operation import ResizePhase
-from scaling_simulation.histories import KINDS, Fault, ResizeSettings, history_of
-from scaling_simulation.injection import ACTS
+from scaling_simulation.histories import Fault, ResizeSettings, history_of
 from scaling_simulation.mutants import MUTANTS, mutated
-from scaling_simulation.shrinking import FailedResize, described, first_failure, shrunk, what_fails
+from scaling_simulation.shrinking import described, first_failure, shrunk, what_fails
 from scaling_simulation.world import World
 
 FROM = int(os.environ.get("RMQ_RESIZES_FROM", "0"))
@@ -60,24 +59,6 @@ def test_each_mutated_rule_of_a_resize_is_found_in_any_histories(name):
         assert first_failure(range(100_000, 100_000 + 4 * MUTANT_HISTORIES), mutant.profile, mutant.more) is not None
 
 
-def test_shortest_history_of_a_mutated_resize_is_printed():
-    name = "concurrent groups are not drained"
-    mutant = MUTANTS[name]
-    with mutated(name):
-        found = first_failure(range(mutant.seed, MUTANT_HISTORIES), mutant.profile, mutant.more)
-        shortest = shrunk(found)
-        text = described(shortest)
-    assert len(shortest.plan) <= min(1, len(found.plan))
-    assert "VIOLATION: group-" in text
-
-
-def test_simulated_resize_can_be_repeated():
-    settings, plan = history_of(FROM + 7)
-    one, other = (described(FailedResize(settings, plan, "")) for _ in range(2))
-    assert one == other
-    assert history_of(FROM + 7) == (settings, plan)
-
-
 def test_simulated_resizes_go_through_every_phase():
     phases, ends, sent = set(), set(), 0
     for seed in range(200):
@@ -90,7 +71,3 @@ def test_simulated_resizes_go_through_every_phase():
     assert ends >= {ResizePhase.DONE, ResizePhase.ABORTED}
     assert phases >= set(ResizePhase) - {ResizePhase.REJECTED}
     assert sent > 10_000
-
-
-def test_every_fault_of_a_resize_is_drawn_and_can_be_injected():
-    assert KINDS.keys() == ACTS.keys()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.daily_peaks import DAY_MS, DAYS, TrafficForecast
-from controller.scaling.autoscaler.findings import Effect, Finding, FindingKind
+from controller.scaling.autoscaler.findings import AnalysisOutlook, Effect, Finding, FindingKind
 from controller.scaling.autoscaler.needs import is_balanced, lowered, queues_needed, queues_of_week, raised, ramped_tps
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.signals import TopicSignals
@@ -55,17 +55,6 @@ class KnownResizes(NamedTuple):
     def is_whole(self, unix_ms: int, span_ms: int) -> bool:
         """Return whether all of the last `span_ms` are known."""
         return self.since_unix_ms == 0 or unix_ms - self.since_unix_ms >= span_ms
-
-
-class AnalysisOutlook(NamedTuple):
-    """What the newest results of A9 and A12 tell of a topic; None where there is no result."""
-
-    #: Verdict of A9: grow, shrink, keep or wait.
-    verdict: str | None = None
-    #: Queues on all sets that A9 proposes.
-    queues_proposed: int | None = None
-    #: The fewest days that A12 gives any resource.
-    days_left: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

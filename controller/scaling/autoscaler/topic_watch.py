@@ -9,12 +9,10 @@ from functools import partial
 from typing import Final
 
 from controller.scaling.autoscaler.daily_peaks import DailyPeaks
-from controller.scaling.autoscaler.decision import AnalysisOutlook, Evidence, KnownResizes, ScalingVerdict, decide
-from controller.scaling.autoscaler.diagnosis import diagnose
-from controller.scaling.autoscaler.findings import Finding, FindingKind
-from controller.scaling.autoscaler.foretold import foretold
+from controller.scaling.autoscaler.decision import Evidence, KnownResizes, ScalingVerdict, decide
+from controller.scaling.autoscaler.diagnosis import diagnose, foretold
+from controller.scaling.autoscaler.findings import AnalysisOutlook, Finding, FindingKind, SignalWindow
 from controller.scaling.autoscaler.policies import ScalingPolicy
-from controller.scaling.autoscaler.signal_window import SignalWindow
 from controller.scaling.autoscaler.signals import TopicSignals
 
 #: A topic has to be calm for so long before it shrinks.

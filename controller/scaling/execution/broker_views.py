@@ -3,15 +3,15 @@
 The edge: whatever does not answer is a sentence in `missing`, and never a number.
 """
 
-from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
 
-from controller.scaling.execution.round_requests import Requests, RoundRequests
+from controller.scaling.execution.requests import Requests, RoundRequests
 from controller.scaling.resize.observation import DelayProgress, LateSources, LogPosition, QueueEnds, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts
+from controller.scaling.rules.phases import ResizeNeeds
 from remoting.admin.brokers import BrokerRuntime, broker_options, broker_runtime, ha_status
-from remoting.admin.offset_table import TopicOffsets
 from remoting.admin.offsets import committed_offset, is_timer_off, max_offset, min_offset, timed_messages
 from remoting.admin.topics import TopicDefinition, queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
@@ -45,34 +45,6 @@ class SetAddresses:
     is_elected: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedOfSet:
-    """What is requested of a set, beside its numbers of queues."""
-
-    topic: str
-    queue_ids: range = range(0)
-    offsets: bool = False
-    log: bool = False
-    late: bool = False
-
-
-@dataclass(slots=True)
-class _Answers:
-    """What has answered, and why the rest has not."""
-
-    missing: list[str] = field(default_factory=list)
-
-    async def of(self, what: str, call: Awaitable[Found]) -> Found | None:
-        """Return the answer, or None with a sentence in `missing`."""
-        try:
-            return await call
-        except FAILURES as error:
-            # Of a broker that does not answer, what it was asked first is enough.
-            if not (isinstance(error, NotSent) and self.missing):
-                self.missing.append(f"{what}: {_reason(error)}")
-            return None
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, Refused) and error.code == ResponseCode.NO_PERMISSION:
         return (
@@ -95,67 +67,84 @@ def counts_of(definition: TopicDefinition) -> QueueCounts:
     return QueueCounts(definition.read_queue_nums, definition.write_queue_nums, definition.perm)
 
 
+class SetAnswer(NamedTuple):
+    """What the set answered, the topic as its master has it, and what is missing."""
+
+    view: SetView
+    definition: TopicDefinition | None = None
+    missing: Sequence[str] = ()
+
+
 class SetObserver:
-    """Queries one broker set for one round."""
+    """Queries one broker set for one round: only what is needed, beside the numbers of queues."""
 
-    def __init__(self, requests: RoundRequests) -> None:
+    def __init__(
+        self, requests: RoundRequests, addresses: SetAddresses, topic: str, needs: ResizeNeeds, queue_ids: range
+    ) -> None:
         self._requests = requests
+        self._addresses = addresses
+        self._name = addresses.broker_name
+        self._topic = topic
+        self._needs = needs
+        self._queue_ids = queue_ids
+        self._missing: list[str] = []
 
-    async def view(
-        self, addresses: SetAddresses, wanted: WantedOfSet
-    ) -> tuple[SetView, TopicDefinition | None, list[str]]:
-        """Return what the set answered, the topic as its master has it, and what is missing."""
-        answers = _Answers()
-        name, master = addresses.broker_name, addresses.master
+    async def view(self) -> SetAnswer:
+        """Return what the set answers within a round."""
+        name, master = self._name, self._addresses.master
         if master is None:
-            return SetView(broker_name=name), None, [f"{name} has no master"]
-        definition = await answers.of(f"{name} at {master}", topic_of(self._requests, master, wanted.topic))
-        is_known = definition is not None or not answers.missing
+            return SetAnswer(SetView(broker_name=name), missing=[f"{name} has no master"])
+        definition = await self._answer(f"{name} at {master}", topic_of(self._requests, master, self._topic))
+        is_known = definition is not None or not self._missing
         if definition is None:
             if is_known:
-                answers.missing.append(f"{name} at {master} does not have the topic {wanted.topic}")
-            return SetView(broker_name=name, has_topic=not is_known), None, answers.missing
-        slaves = await self._slaves(addresses.slaves, wanted.topic)
+                self._missing.append(f"{name} at {master} does not have the topic {self._topic}")
+            return SetAnswer(SetView(broker_name=name, has_topic=not is_known), missing=self._missing)
+        slaves = await all_results(self._slave(address) for address in self._addresses.slaves)
         # Ends come last. What is consumed in between must not look as if it lay behind the end of a queue; and what was
         # delivered or dispatched by then is in the ends.
-        offsets = await self._offsets(master, wanted, answers)
-        runtime = await answers.of(f"state of {name}", self._requests.call(master, broker_runtime()))
-        late = await self._late(master, wanted.topic, runtime, answers) if wanted.late and runtime is not None else None
-        ends = await self._ends(master, wanted, answers)
-        identity = await self._identity(addresses, runtime, answers)
+        offsets = None
+        if self._needs.offsets:
+            offsets = await self._answer(f"offsets at {master}", self._requests.offsets(master, self._topic))
+        runtime = await self._answer(f"state of {name}", self._requests.call(master, broker_runtime()))
+        late = await self._late(master, runtime) if self._needs.late and runtime is not None else None
+        ends = await all_results(self._end(master, queue_id) for queue_id in self._queue_ids)
         view = SetView(
             broker_name=name,
-            master=identity,
+            master=await self._identity(master, runtime),
             counts=counts_of(definition),
-            slaves=slaves,
-            ends=ends,
-            log=_log_position(runtime) if wanted.log else None,
+            slaves=dict(zip(self._addresses.slaves, slaves, strict=True)),
+            ends={queue_id: end for queue_id, end in zip(self._queue_ids, ends, strict=True) if end is not None},
+            log=_log_position(runtime) if self._needs.log else None,
             late=late,
             offsets=None if offsets is None else offsets.by_group,
             broadcast_offsets=None if offsets is None else offsets.broadcast_by_group,
         )
-        if wanted.log and view.log is None:
-            answers.missing.append(f"{name} at {master} does not answer how far its commit log is dispatched")
-        return view, definition, answers.missing
+        if self._needs.log and view.log is None:
+            self._missing.append(f"{name} at {master} does not answer how far its commit log is dispatched")
+        return SetAnswer(view, definition, self._missing)
 
-    async def _offsets(self, master: str, wanted: WantedOfSet, answers: _Answers) -> TopicOffsets | None:
-        if not wanted.offsets:
+    async def _answer(self, what: str, call: Awaitable[Found]) -> Found | None:
+        """Return the answer, or None with a sentence in `missing`."""
+        try:
+            return await call
+        except FAILURES as error:
+            # Of a broker that does not answer, what it was asked first is enough.
+            if not (isinstance(error, NotSent) and self._missing):
+                self._missing.append(f"{what}: {_reason(error)}")
             return None
-        return await answers.of(f"offsets at {master}", self._requests.offsets(master, wanted.topic))
 
-    async def _identity(
-        self, addresses: SetAddresses, runtime: BrokerRuntime | None, answers: _Answers
-    ) -> MasterIdentity | None:
+    async def _identity(self, master: str, runtime: BrokerRuntime | None) -> MasterIdentity | None:
         """Return which life of which broker answered; None for a slave that acts as master: it must not be changed."""
-        if runtime is None or addresses.master is None:
+        if runtime is None:
             return None
         if runtime.boot_unix_ms is None:
-            answers.missing.append(f"{addresses.broker_name} at {addresses.master} does not answer when it was started")
+            self._missing.append(f"{self._name} at {master} does not answer when it was started")
             return None
-        if not addresses.is_elected and not await self._is_master(addresses.master):
-            answers.missing.append(f"{addresses.master} of {addresses.broker_name} is a slave that acts as master")
+        if not self._addresses.is_elected and not await self._is_master(master):
+            self._missing.append(f"{master} of {self._name} is a slave that acts as master")
             return None
-        return MasterIdentity(addresses.master, runtime.boot_unix_ms)
+        return MasterIdentity(master, runtime.boot_unix_ms)
 
     async def _is_master(self, address: str) -> bool:
         try:
@@ -166,36 +155,29 @@ class SetObserver:
         except FAILURES:
             return False
 
-    async def _slaves(self, addresses: tuple[str, ...], topic: str) -> dict[str, QueueCounts | None]:
-        found = await all_results(self._slave(each, topic) for each in addresses)
-        return dict(zip(addresses, found, strict=True))
-
-    async def _slave(self, address: str, topic: str) -> QueueCounts | None:
+    async def _slave(self, address: str) -> QueueCounts | None:
         try:
-            definition = await topic_of(self._requests, address, topic)
+            definition = await topic_of(self._requests, address, self._topic)
         except FAILURES:
             return None
         return None if definition is None else counts_of(definition)
 
-    async def _ends(self, master: str, wanted: WantedOfSet, answers: _Answers) -> dict[int, QueueEnds]:
-        found = await all_results(self._end(master, wanted.topic, each, answers) for each in wanted.queue_ids)
-        return {queue_id: each for queue_id, each in zip(wanted.queue_ids, found, strict=True) if each is not None}
-
-    async def _end(self, master: str, topic: str, queue_id: int, answers: _Answers) -> QueueEnds | None:
+    async def _end(self, master: str, queue_id: int) -> QueueEnds | None:
         call, queue = self._requests.call, f"queue {queue_id} at {master}"
-        first = await answers.of(queue, call(master, min_offset(topic, queue_id)))
-        last = await answers.of(queue, call(master, max_offset(topic, queue_id)))
+        first = await self._answer(queue, call(master, min_offset(self._topic, queue_id)))
+        last = await self._answer(queue, call(master, max_offset(self._topic, queue_id)))
         if last is None:
             return None
         # A queue whose begin cannot be read is not taken for an empty one.
         return QueueEnds(min_offset=0 if first is None else first, max_offset=last)
 
-    async def _late(self, master: str, topic: str, runtime: BrokerRuntime, answers: _Answers) -> LateSources | None:
-        timed = await answers.of(f"timed messages at {master}", self._timed(master, topic))
-        half = await answers.of(f"transactions at {master}", self._half_messages(master))
-        options = await answers.of(f"options of {master}", self._requests.call(master, broker_options(_OPTIONS)))
-        rocksdb = await answers.of(f"transactions at {master}", self._rocksdb_half_messages(master, options or {}))
-        levels = await self._levels(master, runtime, answers)
+    async def _late(self, master: str, runtime: BrokerRuntime) -> LateSources | None:
+        timed = await self._answer(f"timed messages at {master}", self._timed(master))
+        half = await self._answer(f"transactions at {master}", self._half_messages(master))
+        options = await self._answer(f"options of {master}", self._requests.call(master, broker_options(_OPTIONS)))
+        in_rocksdb = self._rocksdb_half_messages(master, options or {})
+        rocksdb = await self._answer(f"transactions at {master}", in_rocksdb)
+        levels = await self._levels(master, runtime)
         if timed is None or half is None or options is None or rocksdb is None or levels is None:
             return None
         return LateSources(
@@ -206,31 +188,27 @@ class SetObserver:
             transaction_ms=_transaction_ms(options),
         )
 
-    async def _levels(
-        self, master: str, runtime: BrokerRuntime, answers: _Answers
-    ) -> Mapping[int, DelayProgress] | None:
+    async def _levels(self, master: str, runtime: BrokerRuntime) -> Mapping[int, DelayProgress] | None:
         """Return the delay levels that have messages; None if a broker does not answer how many.
 
         A level of which nothing was delivered yet is not in the state of a broker: its messages are in its queue.
         """
-        levels = {
-            level: DelayProgress(delivered=each.delivered_offset, end=each.max_offset)
-            for level, each in runtime.delay_levels.items()
+        known = {
+            level: DelayProgress(delivered=shown.delivered_offset, end=shown.max_offset)
+            for level, shown in runtime.delay_levels.items()
         }
-        queues = await answers.of(
-            f"delayed messages at {master}", self._requests.call(master, queue_offsets(SCHEDULE_TOPIC))
-        )
+        request = self._requests.call(master, queue_offsets(SCHEDULE_TOPIC))
+        queues = await self._answer(f"delayed messages at {master}", request)
         if queues is None:
             return None
-        ends = {queue.queue_id + 1: each.max_offset for queue, each in queues.items()}
-        levels |= {
-            level: DelayProgress(delivered=0, end=end) for level, end in ends.items() if level not in levels and end
+        ends = {queue.queue_id + 1: offsets.max_offset for queue, offsets in queues.items()}
+        return known | {
+            level: DelayProgress(delivered=0, end=end) for level, end in ends.items() if level not in known and end
         }
-        return levels
 
-    async def _timed(self, master: str, topic: str) -> int:
+    async def _timed(self, master: str) -> int:
         try:
-            return await self._requests.call(master, timed_messages(topic))
+            return await self._requests.call(master, timed_messages(self._topic))
         except NotSupported:
             return 0
         except Refused as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from controller.scaling.resize.operation import FINISHED, ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.rules.overdue import is_overdue, writes_paused_since
+from controller.scaling.rules.phases import is_overdue, writes_paused_since
 from history.rows import BrokerRef, Record
 from history.schemas import SCALING
 from serving.logging.events import Level

@@ -1,12 +1,15 @@
 """The consumer groups of a topic, over all its masters: who is connected, and which queues they consume."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+import msgspec
+
 from controller.scaling.execution.broker_views import FAILURES
-from controller.scaling.execution.client_queries import ClientQueries, ClientRound
-from controller.scaling.execution.group_kinds import GroupKinds
-from controller.scaling.execution.round_requests import Requests
+from controller.scaling.execution.requests import ClientQueries, ClientRound, Requests
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId
 from remoting.admin.clients import RunningConsumer
@@ -14,6 +17,58 @@ from remoting.admin.groups import GroupConnections, connections_of_group, groups
 from remoting.admin.offset_table import TopicOffsets
 from remoting.background_tasks import all_results
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
+from store.document_store import DocumentStore
+from store.documents import DocumentKind
+from store.store import StoreError
+
+#: Later releases may know further kinds: they are kept.
+_decode: Final = msgspec.json.Decoder(dict[str, str]).decode
+_KINDS: Final = {kind.value: kind for kind in GroupKind}
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class GroupKinds:
+    """The last kinds of groups, by topic."""
+
+    def __init__(self, documents: DocumentStore) -> None:
+        self._documents = documents
+        #: One write at a time: those of an autoscaler that begins to look are many, and elections use the store too.
+        #: No round waits for another one's.
+        self._write = asyncio.Lock()
+
+    async def with_last(
+        self, topic: str, views: Sequence[GroupView], *, is_whole: bool = False
+    ) -> tuple[GroupView, ...]:
+        """Return the groups of a topic, those that are offline with their last kinds; store the kinds that are new.
+
+        Groups that are not among views of all masters (`is_whole`) go with the next write: a document has as many as a
+        topic may have.
+        """
+        reported = {view.name: view.reported_kind for view in views}
+        seen = {name: kind.value for name, kind in reported.items() if kind is not None}
+
+        def decide(stored: bytes | None) -> bytes:
+            kept = {name: kind for name, kind in _kinds(stored).items() if name in reported or not is_whole}
+            return _encode(kept | seen)
+
+        known: Mapping[str, str] = {}
+        # Without the store kinds are unknown, which is a reason for care. What was not stored is seen again.
+        with contextlib.suppress(StoreError):
+            known = _kinds(self._documents.get(DocumentKind.GROUP_KINDS, topic))
+            if not seen.items() <= known.items() and not self._write.locked():
+                async with self._write:
+                    await self._documents.change(DocumentKind.GROUP_KINDS, topic, decide)
+        last = {name: _KINDS.get(kind) for name, kind in known.items()}
+        return tuple(view if view.is_online else replace(view, last_kind=last.get(view.name)) for view in views)
+
+
+def _kinds(stored: bytes | None) -> Mapping[str, str]:
+    try:
+        return {} if stored is None else _decode(stored)
+    except msgspec.DecodeError:
+        # It is written anew.
+        return {}
+
 
 #: Groups of one topic; each costs requests to every broker in each round.
 GROUPS_MAX: Final = 500
@@ -33,13 +88,6 @@ class ConnectedMembers(NamedTuple):
 
 #: Chooses of a group those clients that are queried: each costs the client a request.
 ClientChoice = Callable[[ConnectedMembers], Collection[str]]
-
-
-class _Choice(NamedTuple):
-    """Which clients of a topic are queried, and how."""
-
-    choose: ClientChoice
-    round: ClientRound
 
 
 class GroupObserver:
@@ -71,8 +119,8 @@ class GroupObserver:
             missing.append(f"{topic} has {len(names)} groups, more than {GROUPS_MAX}: delete those that are not used")
         if missing:
             return None, missing
-        choice = _Choice(clients, self._clients.begin_round())
-        views = await all_results(self._group(each, topic, masters, missing, choice) for each in names)
+        turns = self._clients.begin_round()
+        views = await all_results(self._group(each, topic, masters, missing, clients, turns) for each in names)
         if missing:
             return None, missing
         return await self._kinds.with_last(topic, views_of(views), is_whole=is_whole), missing
@@ -85,7 +133,13 @@ class GroupObserver:
             return ()
 
     async def _group(
-        self, name: str, topic: str, masters: Collection[str], missing: list[str], clients: "_Choice"
+        self,
+        name: str,
+        topic: str,
+        masters: Collection[str],
+        missing: list[str],
+        choose: ClientChoice,
+        turns: ClientRound,
     ) -> GroupView:
         found: dict[str, GroupConnections] = {}
         choosing: dict[str, GroupConnections] = {}
@@ -104,8 +158,8 @@ class GroupObserver:
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
         is_broadcasting = any(each.is_broadcasting for each in found.values())
-        chosen = clients.choose(ConnectedMembers(name, sorted(where), is_broadcasting))
-        answers = await all_results(clients.round.running(where[each], name, each) for each in chosen)
+        chosen = choose(ConnectedMembers(name, sorted(where), is_broadcasting))
+        answers = await all_results(self._clients.running(turns, where[each], name, each) for each in chosen)
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         known = [each for each in running.values() if each is not None]
         kind = _kind(found.values(), known, is_answered=len(known) == len(running))

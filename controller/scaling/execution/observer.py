@@ -3,53 +3,85 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import structs
 
-from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet, topic_of
-from controller.scaling.execution.client_queries import ClientQueries
-from controller.scaling.execution.group_definitions import GroupDefinitions
-from controller.scaling.execution.group_kinds import GroupKinds
-from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupObserver
-from controller.scaling.execution.producer_fetches import ProducerFetches
-from controller.scaling.execution.round_requests import RoundRequests
-from controller.scaling.execution.shared_offsets import SharedOffsets
+from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetAnswer, SetObserver, topic_of
+from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupKinds, GroupObserver
+from controller.scaling.execution.requests import ClientQueries, GroupDefinitions, RoundRequests, SharedOffsets
 from controller.scaling.resize.observation import (
     GroupView,
     NameServerView,
     ResizeObservation,
     SetView,
+    StaleProducers,
 )
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
 from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
 from controller.scaling.rules.drained import is_behind
-from controller.scaling.rules.needs import ResizeNeeds, needs_of
+from controller.scaling.rules.phases import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
+from controller.scaling.rules.quiet import stale_producers
 from remoting.admin.client import AdminClient
+from remoting.admin.clients import ProducerClient, producers
 from remoting.admin.offset_table import TopicOffsets
+from remoting.admin.route_fetches import ClientFetches, host_of, watch_route_fetches
 from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, order_conf, registered_and_away, route_of
 from remoting.admin.topics import TopicDefinition
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
+from store.store import SetStore
+
+#: A watch lasts so long without another request; the next round prolongs it.
+KEEP_MS: Final = 600_000
+
+
+class ProducerFetches:
+    """Watches the routes of topics that are to be resized."""
+
+    def __init__(self, admin: AdminClient, name_servers: Callable[[], tuple[str, ...]]) -> None:
+        self._admin = admin
+        self._name_servers = name_servers
+
+    async def begin(self, topic: str) -> None:
+        """Watch a topic that may be resized: who has which route is known only from then on."""
+        await all_results(self._fetches(each, topic) for each in self._name_servers())
+
+    async def stale(self, operation: ResizeOperation, masters: Collection[str]) -> StaleProducers:
+        """Return the producers that have not fetched the lowered write numbers."""
+        answers = await all_results(self._fetches(each, operation.topic) for each in self._name_servers())
+        return stale_producers(operation, answers, await self._hosts(masters))
+
+    async def _fetches(self, address: str, topic: str) -> ClientFetches | None:
+        try:
+            return await self._admin.call(address, watch_route_fetches(topic, KEEP_MS))
+        except FAILURES:
+            return None
+
+    async def _hosts(self, masters: Collection[str]) -> frozenset[str] | None:
+        """Return the hosts of all producers that brokers know; None if a broker does not tell."""
+        found = await all_results(self._producers(each) for each in masters)
+        answered = [each for each in found if each is not None]
+        addresses = [client.remote_address for each in answered for client in each]
+        known = [each for each in addresses if each is not None]
+        is_everybody = len(answered) == len(found) and len(known) == len(addresses)
+        return frozenset(map(host_of, known)) if is_everybody else None
+
+    async def _producers(self, master: str) -> tuple[ProducerClient, ...] | None:
+        try:
+            return await self._admin.call(master, producers())
+        except FAILURES:
+            return None
+
 
 #: Attributes of ordered topics: compaction keeps the last message of a key in each queue.
 _ORDERED: Final = (("message.type", "FIFO"), ("cleanup.policy", "COMPACTION"))
 
 #: A set whose master hangs holds up a round no longer; commands of operators wait for its end.
 SET_ROUND_S: Final = 30.0
-
-
-class ElectedMasters(Protocol):
-    """What the controller knows of its own broker sets."""
-
-    def address_of_master(self, broker_name: str) -> tuple[bool, str | None]:
-        """Return whether the set is one of the controller's, and where its master is."""
-
-    def absent_sets(self, clusters: Collection[str], present: Collection[str]) -> tuple[str, ...]:
-        """Return the sets of these clusters that are not present."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +109,14 @@ class TopicObserver:
         self,
         admin: AdminClient,
         name_servers: Callable[[], tuple[str, ...]],
-        masters: ElectedMasters,
+        sets: SetStore,
         clients: ClientQueries,
         kinds: GroupKinds,
         clock: Clock,
     ) -> None:
         self._admin = admin
         self._name_servers = name_servers
-        self._masters = masters
+        self._sets = sets
         self._producers = ProducerFetches(admin, name_servers)
         self._clock = clock
         self._offsets = SharedOffsets(admin)
@@ -97,13 +129,9 @@ class TopicObserver:
         needs = needs_of(operation, waited_ms)
         requests = RoundRequests(self._admin, self._offsets)
         conf = operation.kind is ResizeKind.ORDERED
-        answers = await self._query_name_servers(operation.topic, order=conf)
-        routes = [each.route for each in answers if each.route is not None]
-        wanted = {
-            each.broker_name: _wanted(operation.topic, needs, needs.ends(each) if needs.ends else range(0))
-            for each in operation.sets
-        }
-        found = await self._query_sets(requests, wanted, routes)
+        answers, routes, _ = await self._query_name_servers(operation.topic, order=conf)
+        queue_ids = {each.broker_name: needs.ends(each) if needs.ends else range(0) for each in operation.sets}
+        found = await self._query_sets(requests, operation.topic, needs, queue_ids, routes)
         observation = self._observation(answers, found)
         if observation.is_in_no_route:
             observation = await self._with_unrouted(observation, operation.topic)
@@ -120,16 +148,14 @@ class TopicObserver:
     async def facts(self, topic: str) -> tuple[TopicTraits, ResizeObservation]:
         """Return everything that a plan has to know of a topic; who fetches its route is watched from now on."""
         await self._producers.begin(topic)
-        answers = await self._query_name_servers(topic, order=True)
-        routes = [each.route for each in answers if each.route is not None]
-        names = sorted({name for route in routes for name in route.queues})
-        needs = ResizeNeeds(offsets=True, log=True, late=True)
+        answers, routes, names = await self._query_name_servers(topic, order=True)
         numbers = {name: max(_queue_nums(route, name) for route in routes) for name in names}
-        wanted = {name: _wanted(topic, needs, _looked_at(numbers[name])) for name in names}
-        requests = RoundRequests(self._admin, self._offsets)
-        found = await self._query_sets(requests, wanted, routes)
-        observation = self._observation(answers, found)
         too_many = {name: queues for name, queues in numbers.items() if queues > SET_QUEUES_MAX}
+        queue_ids = {name: range(0 if name in too_many else queues) for name, queues in numbers.items()}
+        requests = RoundRequests(self._admin, self._offsets)
+        needs = ResizeNeeds(offsets=True, log=True, late=True)
+        found = await self._query_sets(requests, topic, needs, queue_ids, routes)
+        observation = self._observation(answers, found)
         traits = self._traits(answers, routes, found)
         away = await self._away_sets(set(traits.clusters.values())) - {*found, *traits.absent_sets}
         traits = structs.replace(traits, too_many_queues=too_many, away_sets=tuple(sorted(away)))
@@ -141,13 +167,9 @@ class TopicObserver:
 
     async def groups(self, topic: str) -> tuple[tuple[GroupView, ...] | None, tuple[str, ...]]:
         """Return the groups of a topic, None if they are not known, and what is missing; no client is queried."""
-        answers = await self._query_name_servers(topic, order=False)
-        routes = [each.route for each in answers if each.route is not None]
-        needs = ResizeNeeds(offsets=True)
-        names = sorted({name for route in routes for name in route.queues})
-        wanted = {name: _wanted(topic, needs, range(0)) for name in names}
-        requests = RoundRequests(self._admin, self._offsets)
-        found = await self._query_sets(requests, wanted, routes)
+        answers, routes, names = await self._query_name_servers(topic, order=False)
+        requests, nothing = RoundRequests(self._admin, self._offsets), dict.fromkeys(names, range(0))
+        found = await self._query_sets(requests, topic, ResizeNeeds(offsets=True), nothing, routes)
         observation = self._observation(answers, found)
         if not observation.missing:
             observation = await self._with_groups(requests, observation, topic, lambda _: ())
@@ -159,18 +181,15 @@ class TopicObserver:
         if not clusters:
             return None
         addresses = {address for each in _registered(broker_name, clusters) for address in each.addresses.values()}
-        _, elected = self._masters.address_of_master(broker_name)
-        if elected is not None:
-            addresses.add(elected)
+        own = self._sets.get(broker_name)
+        if own is not None and own.master_address is not None:
+            addresses.add(own.master_address)
         return [each for each in sorted(addresses) if await self._has_topic(each, topic)]
 
     async def places(self, topic: str) -> TopicPlaces:
         """Return where a topic is; nothing is known without any NameServer's answer."""
-        answers = await self._query_name_servers(topic, order=True)
-        routes = [each.route for each in answers if each.route is not None]
-        found = {
-            name: self._addresses(name, routes) for name in sorted({name for each in routes for name in each.queues})
-        }
+        answers, routes, names = await self._query_name_servers(topic, order=True)
+        found = {name: self._addresses(name, routes) for name in names}
         is_known = bool(routes)
         return TopicPlaces(
             masters={name: None if problem else addresses.master for name, (addresses, problem) in found.items()},
@@ -182,7 +201,7 @@ class TopicObserver:
         self,
         answers: Iterable[_NameServerAnswer],
         routes: Collection[TopicRoute],
-        found: Mapping[str, "_SetAnswer"],
+        found: Mapping[str, SetAnswer],
     ) -> TopicTraits:
         definitions = {name: each.definition for name, each in found.items() if each.definition is not None}
         clusters = {name: each.cluster for route in routes for name, each in route.broker_sets.items() if name in found}
@@ -193,11 +212,23 @@ class TopicObserver:
             is_ordered=any(map(has_order, definitions.values())),
             special_type=special_type(definitions.values()),
             order_conf=next((each.view.order_conf for each in answers if each.view.order_conf is not None), None),
-            absent_sets=self._masters.absent_sets(set(clusters.values()), set(found)),
+            # Sets without a master: nobody knows their topics.
+            absent_sets=tuple(
+                sorted(
+                    own.broker_name
+                    for own in self._sets.sets()
+                    if own.cluster in clusters.values() and own.broker_name not in found and own.master is None
+                )
+            ),
         )
 
-    async def _query_name_servers(self, topic: str, *, order: bool) -> list[_NameServerAnswer]:
-        return await all_results(self._query_name_server(each, topic, order=order) for each in self._name_servers())
+    async def _query_name_servers(
+        self, topic: str, *, order: bool
+    ) -> tuple[list[_NameServerAnswer], list[TopicRoute], list[str]]:
+        """Return all answers, the routes among them, and the broker sets of these."""
+        answers = await all_results(self._query_name_server(each, topic, order=order) for each in self._name_servers())
+        routes = [each.route for each in answers if each.route is not None]
+        return answers, routes, sorted({name for route in routes for name in route.queues})
 
     async def _query_name_server(self, address: str, topic: str, *, order: bool) -> _NameServerAnswer:
         try:
@@ -206,14 +237,10 @@ class TopicObserver:
         except FAILURES as error:
             failure = f"NameServer {address} does not answer about {topic}: {error}"
             return _NameServerAnswer(view=NameServerView(address=address, counts=None), route=None, failure=failure)
-        counts = (
-            {}
-            if route is None
-            else {
-                name: QueueCounts(each.read_queue_nums, each.write_queue_nums, each.perm)
-                for name, each in route.queues.items()
-            }
-        )
+        counts = {
+            name: QueueCounts(queues.read_queue_nums, queues.write_queue_nums, queues.perm)
+            for name, queues in (route.queues.items() if route is not None else ())
+        }
         sends = route is not None and route.order_conf is not None
         view = NameServerView(address=address, counts=counts, order_conf=conf, sends_order_conf=sends)
         return _NameServerAnswer(view=view, route=route)
@@ -227,43 +254,42 @@ class TopicObserver:
             raise
 
     async def _query_sets(
-        self, requests: RoundRequests, wanted: Mapping[str, WantedOfSet], routes: Collection[TopicRoute]
-    ) -> dict[str, "_SetAnswer"]:
-        found = await all_results(self._query_set(requests, name, each, routes) for name, each in wanted.items())
-        return {each.view.broker_name: each for each in found}
+        self,
+        requests: RoundRequests,
+        topic: str,
+        needs: ResizeNeeds,
+        queue_ids: Mapping[str, range],
+        routes: Collection[TopicRoute],
+    ) -> dict[str, SetAnswer]:
+        async def answer(name: str) -> SetAnswer:
+            addresses, problem = self._addresses(name, routes)
+            if problem:
+                return SetAnswer(SetView(broker_name=name), missing=(problem,))
+            try:
+                async with asyncio.timeout(SET_ROUND_S):
+                    return await SetObserver(requests, addresses, topic, needs, queue_ids[name]).view()
+            except TimeoutError:
+                late = f"{name} did not answer everything within {SET_ROUND_S:.0f} s"
+                return SetAnswer(SetView(broker_name=name), missing=(late,))
 
-    async def _query_set(
-        self, requests: RoundRequests, name: str, wanted: WantedOfSet, routes: Collection[TopicRoute]
-    ) -> "_SetAnswer":
-        addresses, problem = self._addresses(name, routes)
-        if problem:
-            return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(problem,))
-        try:
-            async with asyncio.timeout(SET_ROUND_S):
-                view, definition, missing = await SetObserver(requests).view(addresses, wanted)
-        except TimeoutError:
-            late = f"{name} did not answer everything within {SET_ROUND_S:.0f} s"
-            return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(late,))
-        return _SetAnswer(view=view, definition=definition, missing=tuple(missing))
+        return dict(zip(queue_ids, await all_results(map(answer, queue_ids)), strict=True))
 
     def _addresses(self, name: str, routes: Collection[TopicRoute]) -> tuple[SetAddresses, str]:
         """Return where the brokers of a set are; the second value says why nobody knows."""
         known = [route.broker_sets[name] for route in routes if name in route.broker_sets]
         masters = {each.master_address for each in known if each.master_address is not None}
-        is_elected, elected = self._masters.address_of_master(name)
-        master = elected if is_elected else next(iter(masters), None)
+        # A master that this controller has elected is newer than any route.
+        own = self._sets.get(name)
+        is_elected = own is not None
+        master = own.master_address if own is not None else next(iter(masters), None)
         everybody = {address for each in known for address in each.addresses.values()}
         slaves = tuple(sorted(everybody - {master})) if master is not None else ()
-        problem = (
-            ""
-            if is_elected or len(masters) <= 1
-            else (f"NameServers name different masters of {name}: {', '.join(sorted(masters))}")
-        )
+        problem = ""
+        if not is_elected and len(masters) > 1:
+            problem = f"NameServers name different masters of {name}: {', '.join(sorted(masters))}"
         return SetAddresses(broker_name=name, master=master, slaves=slaves, is_elected=is_elected), problem
 
-    def _observation(
-        self, answers: Collection[_NameServerAnswer], found: Mapping[str, "_SetAnswer"]
-    ) -> ResizeObservation:
+    def _observation(self, answers: Collection[_NameServerAnswer], found: Mapping[str, SetAnswer]) -> ResizeObservation:
         missing = [each.failure for each in answers if each.failure]
         missing += [sentence for each in found.values() for sentence in each.missing]
         if not answers:
@@ -284,7 +310,7 @@ class TopicObserver:
 
     async def _unrouted(self, view: SetView, topic: str, clusters: Collection[ClusterBrokers]) -> SetView:
         name = view.broker_name
-        if self._masters.address_of_master(name)[0]:
+        if self._sets.get(name) is not None:
             return view
         masters = (each.master_address for each in _registered(name, clusters))
         found = {await self._has_topic(each, topic) for each in masters if each is not None}
@@ -360,17 +386,6 @@ def special_type(definitions: Iterable[TopicDefinition]) -> str:
     return next((each for each in types if each in SPECIAL_TYPES), "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SetAnswer:
-    view: SetView
-    definition: TopicDefinition | None
-    missing: tuple[str, ...]
-
-
-def _wanted(topic: str, needs: ResizeNeeds, queue_ids: range) -> WantedOfSet:
-    return WantedOfSet(topic=topic, queue_ids=queue_ids, offsets=needs.offsets, log=needs.log, late=needs.late)
-
-
 def _registered(name: str, clusters: Collection[ClusterBrokers]) -> list[RoutedBrokerSet]:
     return [each.broker_sets[name] for each in clusters if name in each.broker_sets]
 
@@ -382,10 +397,6 @@ def _masters(views: Iterable[SetView]) -> list[str]:
 def _queue_nums(route: TopicRoute, broker_name: str) -> int:
     queues = route.queues.get(broker_name)
     return 0 if queues is None else max(queues.read_queue_nums, queues.write_queue_nums)
-
-
-def _looked_at(queues: int) -> range:
-    return range(queues) if queues <= SET_QUEUES_MAX else range(0)
 
 
 def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: ResizeObservation) -> ClientChoice:

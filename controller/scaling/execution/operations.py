@@ -1,14 +1,113 @@
 """The stored operations: those under way, by topic, and those that have ended, by id."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from controller.scaling.execution.decoded_operations import DecodedOperations, OperationSummary, decoded
-from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeOperation, ResizePhase, encode_operation
-from controller.scaling.rules.step import DELETED
+import msgspec
+
+from controller.scaling.resize.operation import (
+    NEEDS_OPERATOR,
+    NewerOperation,
+    ResizeOperation,
+    ResizePhase,
+    decode_operation,
+    encode_operation,
+)
+from controller.scaling.rules.phases import DELETED
+from remoting.slices import in_slices
 from store.document_store import DocumentStore
 from store.documents import DocumentKind
 from store.store import StoreError
+
+#: How much of the stored text, in bytes, is kept decoded; that takes three times as much memory.
+KEPT_BYTES_MAX: Final = 4 << 20
+#: Operations that are decoded before something else goes on: some milliseconds.
+_AT_ONCE: Final = 20
+
+
+class OperationSummary(NamedTuple):
+    """What a list of operations needs of one that it does not show."""
+
+    id: str
+    topic: str
+    created_unix_ms: int
+
+
+class DecodedOperations:
+    """The operations of one kind, by the name of their document."""
+
+    def __init__(self, documents: DocumentStore, kind: DocumentKind) -> None:
+        self._documents = documents
+        self._kind = kind
+        #: The least recently used first.
+        self._kept: dict[str, tuple[bytes, ResizeOperation]] = {}
+        self._kept_bytes = 0
+        #: By name: the stored text, and what it is; the reason if it cannot be read.
+        self._known: dict[str, tuple[bytes, OperationSummary | str]] = {}
+
+    async def read_all(self) -> None:
+        """Know all operations, and let others run meanwhile."""
+        async for names in in_slices(self._documents.names(self._kind), _AT_ONCE):
+            for name in names:
+                self._know(name)
+
+    def get(self, name: str) -> ResizeOperation | None:
+        """Return an operation, None if there is none; raises StoreError if it cannot be read."""
+        text = self._documents.get(self._kind, name)
+        kept_text, operation = self._kept.pop(name, (b"", None))
+        self._kept_bytes -= len(kept_text)
+        if text is None:
+            return None
+        if operation is None or kept_text != text:
+            operation = decoded(name, text)
+        self._kept[name] = (text, operation)
+        self._kept_bytes += len(text)
+        while self._kept_bytes > KEPT_BYTES_MAX and len(self._kept) > 1:
+            oldest = next(iter(self._kept))
+            self._kept_bytes -= len(self._kept.pop(oldest)[0])
+        return operation
+
+    def summaries(self) -> list[OperationSummary]:
+        """Return all operations that can be read."""
+        return [found for _, found in self._look().values() if not isinstance(found, str)]
+
+    def problems(self) -> dict[str, str]:
+        """Return which operations cannot be read, and why, by the names of their documents."""
+        return {name: found for name, (_, found) in self._look().items() if isinstance(found, str)}
+
+    def _look(self) -> dict[str, tuple[bytes, OperationSummary | str]]:
+        """Know what is stored now, and nothing else."""
+        self._known = {name: self._know(name) for name in self._documents.names(self._kind)}
+        for name in self._kept.keys() - self._known.keys():
+            self._kept_bytes -= len(self._kept.pop(name)[0])
+        return self._known
+
+    def _know(self, name: str) -> tuple[bytes, OperationSummary | str]:
+        try:
+            text = self._documents.get(self._kind, name) or b""
+            known = self._known.get(name)
+        except StoreError as error:
+            return b"", str(error)
+        if known is None or known[0] is not text:
+            try:
+                operation = self.get(name)
+                assert operation is not None, "it has just been named"
+                known = text, OperationSummary(operation.id, operation.topic, operation.created_unix_ms)
+            except StoreError as error:
+                known = text, str(error)
+            self._known[name] = known
+        return known
+
+
+def decoded(name: str, stored: bytes) -> ResizeOperation:
+    """Return a stored operation; raises StoreError with the name of its document if it cannot be read."""
+    try:
+        return decode_operation(stored)
+    except NewerOperation as error:
+        raise StoreError(f"the operation stored as {name} {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"the operation stored as {name} cannot be read: {error}") from None
+
 
 #: Ended operations that stay; the history of the controller has the older ones.
 ENDED_MAX: Final = 500

@@ -81,10 +81,13 @@ class BrokerChanges:
                     return await self._store_offset(topic, action)
                 case PutOrderConf():
                     return await self._put_order_conf(topic, action)
+                case GiveLocks():
+                    await self._write(
+                        action.address, unlock_queues(action.client_id, action.group, _queues(topic, action))
+                    )
+                    return ""
                 case HoldLocks():
                     return await self._hold_locks(topic, action)
-                case GiveLocks():
-                    return await self._give_locks(topic, action)
         except FAILURES as error:
             return f"{action.address}: {error}"
 
@@ -150,10 +153,6 @@ class BrokerChanges:
             "keys may break"
         )
 
-    async def _give_locks(self, topic: str, action: GiveLocks) -> str:
-        await self._write(action.address, unlock_queues(action.client_id, action.group, _queues(topic, action)))
-        return ""
-
     async def _put_order_conf(self, topic: str, action: PutOrderConf) -> str:
         request = delete_order_conf(topic) if action.value is None else put_order_conf(topic, action.value)
         await self._write(action.address, request)
@@ -161,5 +160,5 @@ class BrokerChanges:
         return "" if stored == action.value else f"{action.address} has orderTopicConf {stored} of {topic}"
 
 
-def _queues(topic: str, action: HoldLocks | GiveLocks) -> list[MessageQueue]:
+def _queues(topic: str, action: HoldLocks) -> list[MessageQueue]:
     return [MessageQueue(topic=topic, broker_name=action.broker_name, queue_id=each) for each in action.queue_ids]

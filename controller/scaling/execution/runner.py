@@ -20,10 +20,9 @@ from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.resize.request import ResizePlan, TopicTraits
-from controller.scaling.rules.needs import round_ms
+from controller.scaling.rules.phases import begin_phase, decide_step, round_ms
 from controller.scaling.rules.plan import checked, plan_resize
 from controller.scaling.rules.round import ResizeRound
-from controller.scaling.rules.step import begin_phase, decide_step
 from remoting.clock import Clock
 from serving.shapes.scaling import ResizeRequest
 from serving.telemetry.events import Count, Counted, Emit

@@ -13,14 +13,13 @@ from msgspec import structs
 
 from controller.config import ControllerConfig
 from controller.failover.group import Group
-from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.events import ResizeCreated, phase_entered, resize_measures
-from controller.scaling.execution.group_kinds import GroupKinds
+from controller.scaling.execution.group_views import GroupKinds
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationExists, Operations
 from controller.scaling.execution.performer import ActionPerformer
+from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeRunner, ResizeStatus
-from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules import commands
@@ -50,12 +49,14 @@ class ScalingOptions(NamedTuple):
     name_servers: tuple[str, ...]
     #: Operations that run at one time.
     running_max: int
+    #: Of a round of the autoscaler.
+    interval_ms: int = 15_000
 
     @classmethod
     def of(cls, config: ControllerConfig) -> "ScalingOptions":
         """Return the options of a configuration."""
         name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
-        return cls(name_servers, config.scaling_operations_max)
+        return cls(name_servers, config.scaling_operations_max, config.scaling_interval_ms)
 
 
 class ResizeRefused(Exception):
@@ -73,48 +74,43 @@ class OperationUnknown(Exception):
         super().__init__(f"there is no operation {operation_id}")
 
 
-class ScalingRuntime(NamedTuple):
-    """What queue scaling reaches the world through."""
-
-    group: Group
-    sets: SetStore
-    backend: StoreBackend
-    client: Requester
-    clock: Clock
-    options: Callable[[], ScalingOptions]
-    emit: Emit
-    #: Runs what nobody waits for.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
-
-
 class QueueScaling:
     """Plans, starts, runs and stops resizes."""
 
-    def __init__(self, runtime: ScalingRuntime) -> None:
-        self._group = runtime.group
-        self._clock = runtime.clock
-        self._options = runtime.options
-        self._emit = runtime.emit
-        self._start = runtime.start
-        self.documents = DocumentStore(runtime.backend, OPERATION_KINDS)
+    def __init__(
+        self,
+        *,
+        group: Group,
+        sets: SetStore,
+        backend: StoreBackend,
+        client: Requester,
+        clock: Clock,
+        options: Callable[[], ScalingOptions],
+        emit: Emit,
+        begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]],
+    ) -> None:
+        """Take what it reaches the world through; `begin` runs what nobody waits for."""
+        self._group = group
+        self.sets = sets
+        self.client = client
+        self.clock = clock
+        self.options = options
+        self.emit = emit
+        self.begin = begin
+        self.documents = DocumentStore(backend, OPERATION_KINDS)
         self.operations = Operations(self.documents)
         self.group_kinds = GroupKinds(self.documents)
-        admin = AdminClient(runtime.client, _REQUESTS)
+        admin = AdminClient(client, _REQUESTS)
         self._observer = TopicObserver(
             admin,
-            lambda: runtime.options().name_servers,
-            StoredMasters(runtime.sets),
-            ClientQueries(AdminClient(runtime.client, _REQUESTS_OF_CLIENTS), runtime.clock),
+            lambda: options().name_servers,
+            sets,
+            ClientQueries(AdminClient(client, _REQUESTS_OF_CLIENTS), clock),
             self.group_kinds,
-            runtime.clock,
+            clock,
         )
         self._runner = ResizeRunner(
-            self.operations,
-            self._observer,
-            ActionPerformer(admin, runtime.clock),
-            runtime.emit,
-            runtime.clock,
-            self._may_write,
+            self.operations, self._observer, ActionPerformer(admin, clock), emit, clock, self._may_write
         )
         #: The term for which the documents are loaded.
         self._term = 0
@@ -130,7 +126,7 @@ class QueueScaling:
 
     def measures(self) -> Iterator[Measure]:
         """Yield the gauges of what is under way; none on a controller that does not lead."""
-        return resize_measures(self.under_way(), self._clock.unix_ms()) if self._group.is_leader else iter(())
+        return resize_measures(self.under_way(), self.clock.unix_ms()) if self._group.is_leader else iter(())
 
     @property
     def term(self) -> int:
@@ -164,7 +160,7 @@ class QueueScaling:
                 await self.operations.read_all()
                 self._term = term
         if self.is_ready:
-            self._runner.look(self._term, self._options().running_max, self._start)
+            self._runner.look(self._term, self.options().running_max, self.begin)
 
     def _may_write(self, term: int) -> bool:
         """Return whether this controller leads since that term began, and for long enough for a write to arrive."""
@@ -198,10 +194,10 @@ class QueueScaling:
     async def _add(self, request: ResizeRequest, facts: PlanFacts) -> ResizeOperation:
         if facts.plan.problems:
             raise ResizeRefused(facts.plan)
-        operation_id = f"{request.topic}.{self._clock.unix_ms()}"
+        operation_id = f"{request.topic}.{self.clock.unix_ms()}"
         operation = planned_operation(operation_id, request, facts.traits, facts.observation)
         await self.operations.add(operation)
-        self._emit(ResizeCreated(operation=operation))
+        self.emit(ResizeCreated(operation=operation))
         return operation
 
     async def abort(self, operation_id: str, reason: str, *, is_dry_run: bool = False) -> ResizeOperation:
@@ -274,10 +270,10 @@ class QueueScaling:
         found = self.find(operation_id)
         if is_dry_run or found.is_finished:
             # Of one that has ended the command says so.
-            return command(found, self._clock.unix_ms())
-        before, after = await self.operations.change(found, lambda each: command(each, self._clock.unix_ms()))
+            return command(found, self.clock.unix_ms())
+        before, after = await self.operations.change(found, lambda each: command(each, self.clock.unix_ms()))
         if after.phase is not before.phase:
-            self._emit(phase_entered(before, after))
+            self.emit(phase_entered(before, after))
         self._runner.wake(operation_id)
         return after
 

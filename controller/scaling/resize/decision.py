@@ -48,14 +48,8 @@ class HoldLocks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveLocks:
+class GiveLocks(HoldLocks):
     """Unlock queues of a group on one master (42): its consumers lock them from then on."""
-
-    broker_name: str
-    address: str
-    client_id: str
-    group: str
-    queue_ids: tuple[int, ...]
 
 
 ResizeAction = ChangeCounts | StoreGroupOffset | PutOrderConf | HoldLocks | GiveLocks

@@ -10,8 +10,43 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.scaling.resize.stored_text import limited_sentences, limited_text
 from serving.shapes.scaling import ResizeOptions, ResizeWaits
+
+_encode: Final = msgspec.json.Encoder().encode
+_CUT: Final = "..."
+#: Bytes for the sentence that says how many others there were.
+_REST_BYTES: Final = 24
+
+
+def limited_text(text: str, bytes_max: int) -> str:
+    """Return a text, cut if it has more bytes as JSON."""
+    if _bytes_of(text) <= bytes_max:
+        return text
+    kept = text[:bytes_max]
+    while _bytes_of(kept + _CUT) > bytes_max:
+        kept = kept[: len(kept) * 7 // 8]
+    return kept + _CUT
+
+
+def limited_sentences(sentences: Sequence[str], bytes_max: int) -> tuple[str, ...]:
+    """Return the first sentences, as many as have no more bytes as JSON, and how many there are beyond."""
+    left = bytes_max - _REST_BYTES
+    kept: list[str] = []
+    for sentence in sentences:
+        # The comma after it.
+        left -= _bytes_of(sentence) + 1
+        if left < 0:
+            break
+        kept.append(sentence)
+    if not kept and sentences:
+        kept.append(limited_text(sentences[0], bytes_max - _REST_BYTES))
+    beyond = len(sentences) - len(kept)
+    return (*kept, f"and {beyond} more") if beyond else tuple(kept)
+
+
+def _bytes_of(text: str) -> int:
+    return len(_encode(text))
+
 
 #: The form in which operations are written; an older release must not go on with a newer one.
 OPERATION_FORMAT: Final = 2
@@ -284,7 +319,6 @@ class _OperationFormat(msgspec.Struct):
 
 _decode_format: Final = msgspec.json.Decoder(_OperationFormat).decode
 _decode: Final = msgspec.json.Decoder(ResizeOperation).decode
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def decode_operation(text: bytes) -> ResizeOperation:

@@ -6,7 +6,7 @@ master, has no locks: order may break then, and no message is lost. The operatio
 Source: docs/protocol/queue-scaling.md 8, O2.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -219,38 +219,32 @@ def _of_same_keys(resize: SetResize, queue_id: int) -> range:
 
 
 def _held(this: ResizeRound) -> Iterator[HoldLocks]:
-    for group, resize, address, released in _locks(this):
-        if ids := tuple(each for each in new_queues(resize) if each not in released):
-            yield HoldLocks(
-                broker_name=resize.broker_name,
-                address=address,
-                client_id=client_id(this.operation),
-                group=group,
-                queue_ids=ids,
-            )
+    return _locks(this, HoldLocks, lambda queue_id, released: queue_id not in released)
 
 
-def _given(this: ResizeRound) -> Iterator[GiveLocks]:
-    for group, resize, address, released in _locks(this):
-        if released:
-            yield GiveLocks(
-                broker_name=resize.broker_name,
-                address=address,
-                client_id=client_id(this.operation),
-                group=group,
-                queue_ids=tuple(sorted(released)),
-            )
+def _given(this: ResizeRound) -> Iterator[HoldLocks]:
+    return _locks(this, GiveLocks, lambda queue_id, released: queue_id in released)
 
 
-def _locks(this: ResizeRound) -> Iterator[tuple[str, SetResize, str, set[int]]]:
-    for resize in this.operation.sets:
+def _locks(
+    this: ResizeRound, action: type[HoldLocks], is_meant: Callable[[int, set[int]], bool]
+) -> Iterator[HoldLocks]:
+    operation = this.operation
+    for resize in operation.sets:
         view = this.observation.sets.get(resize.broker_name)
         if view is None or view.master is None:
             continue
-        for group in _gated_groups(this.operation):
+        for group in _gated_groups(operation):
             released = {
-                each.queue_id
-                for each in this.operation.released
-                if (each.group, each.broker_name) == (group, resize.broker_name)
+                queue.queue_id
+                for queue in operation.released
+                if (queue.group, queue.broker_name) == (group, resize.broker_name)
             }
-            yield group, resize, view.master.address, released
+            if ids := tuple(queue_id for queue_id in new_queues(resize) if is_meant(queue_id, released)):
+                yield action(
+                    broker_name=resize.broker_name,
+                    address=view.master.address,
+                    client_id=client_id(operation),
+                    group=group,
+                    queue_ids=ids,
+                )

@@ -24,8 +24,8 @@ from controller.scaling.resize.operation import (
     ResizePhase,
     SetResize,
     UndoneGrow,
+    limited_text,
 )
-from controller.scaling.resize.stored_text import limited_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

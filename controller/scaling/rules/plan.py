@@ -1,12 +1,12 @@
 """Whether a resize can be done, and what it would do; made before it runs, and again when it starts."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import GroupKind, GroupView, ResizeObservation
+from controller.scaling.resize.observation import GroupKind, GroupView, NameServerView, ResizeObservation
 from controller.scaling.resize.operation import (
     READ_PERM,
     WRITE_PERM,
@@ -21,16 +21,206 @@ from controller.scaling.resize.request import (
     SPECIAL_TYPES,
     PlannedGroup,
     PlannedSet,
+    PlannedStep,
     ResizePlan,
     TopicTraits,
 )
 from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.grow import HEARTBEAT_MS
-from controller.scaling.rules.plan_sources import changed_order_conf, order_conf_problems, uncovered_stored_sets
-from controller.scaling.rules.planned_steps import planned_steps
+from controller.scaling.rules.path import all_queues, dropped_queues, new_queues
 from controller.scaling.rules.quiet import transaction_wait_ms
-from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
-from serving.shapes.scaling import ResizeRequest
+from remoting.protocol.topic_kinds import TopicKind, kind_of
+from serving.shapes.scaling import ResizeRequest, ResizeWaits
+
+
+def order_conf_problems(topic: str, observation: ResizeObservation) -> Iterator[str]:
+    """Yield that NameServers hold different entries: each producer uses that of the one it queries."""
+    answered = _answered(observation)
+    if len({each.order_conf for each in answered}) > 1:
+        yield (
+            f"NameServers have different orderTopicConf of {topic}: {_held(answered)}. Make them equal first "
+            "(mqadmin updateOrderConf)"
+        )
+
+
+def changed_order_conf(operation: ResizeOperation, observation: ResizeObservation) -> Iterator[str]:
+    """Yield which NameServers have another entry than when the resize was requested."""
+    if others := [each for each in _answered(observation) if each.order_conf != operation.order_conf]:
+        yield (
+            f"orderTopicConf of {operation.topic} was {_text(operation.order_conf)} when the resize was requested, and "
+            f"now: {_held(others)}. Request it again"
+        )
+
+
+def _answered(observation: ResizeObservation) -> list[NameServerView]:
+    return [each for each in observation.name_servers if each.counts is not None]
+
+
+def _held(views: list[NameServerView]) -> str:
+    return ", ".join(f"{each.address} has {_text(each.order_conf)}" for each in views)
+
+
+def _text(order_conf: str | None) -> str:
+    return "none" if order_conf is None else order_conf
+
+
+def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
+    """Yield broker sets that are away, and those of which something is stored that are in no route now."""
+    for name in traits.away_sets:
+        yield f"{name} is away: if it has {topic}, it comes back with its former numbers (rmq broker list)"
+    conf = {part.partition(":")[0] for part in (traits.order_conf or "").split(";") if part}
+    covered = traits.counts.keys() | set(traits.away_sets)
+    for name in sorted(conf - covered):
+        yield f"orderTopicConf names {name}, which is in no route of the topic: it is not resized"
+    for name in sorted(set(traits.former_sets) - covered - conf):
+        yield f"{name} had the topic at an earlier resize, and is in no route of it now: it is not resized"
+
+
+def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrinks: bool) -> list[PlannedStep]:
+    """Return the steps in their order; `shrinks`: an ordered topic, whose kind does not say so, gets fewer queues.
+
+    `assign_ms`: until masters know the members of all groups.
+    """
+    seed = _step(ResizePhase.SEED, "store where each group begins in the new queues")
+    verify = _step(ResizePhase.VERIFY, "watch lag on the new queues", waits.grown_watch_ms)
+    quiet_ms = max(waits.producers_ms, waits.stable_ms)
+    quiet = [
+        _step(ResizePhase.QUIESCE, "wait until no producer has the old route, and no message comes", quiet_ms),
+        _step(ResizePhase.LATE, "wait for delayed, timed and transactional messages"),
+        _step(ResizePhase.DRAIN, "wait until every group has consumed the queues"),
+        _step(ResizePhase.CONFIRM, "check a second time", waits.confirm_ms),
+    ]
+    closed = "lower readQueueNums: brokers refuse the dropped queues; check twice that none has grown"
+    closing = [
+        _step(ResizePhase.READ_DOWN, closed, waits.confirm_ms),
+        _step(ResizePhase.WATCH, "watch for late messages", waits.watch_ms),
+    ]
+    match kind:
+        case ResizeKind.GROW:
+            assigned = "wait until every online group consumes the new queues"
+            return [
+                seed,
+                _step(ResizePhase.READ_UP, "raise readQueueNums on every broker"),
+                _step(ResizePhase.ASSIGN, assigned, max(waits.confirm_ms, assign_ms)),
+                _step(ResizePhase.WRITE_UP, "raise writeQueueNums on every broker"),
+                verify,
+            ]
+        case ResizeKind.GATED:
+            released = "unlock each new queue for a group once it has consumed the old queue of the same keys"
+            return [
+                _step(ResizePhase.GATE, "lock the new queues for every group"),
+                seed,
+                _step(ResizePhase.READ_UP, "raise readQueueNums"),
+                _step(ResizePhase.WRITE_UP, "raise writeQueueNums"),
+                _step(ResizePhase.RELEASE, released, waits.producers_ms),
+                verify,
+            ]
+        case ResizeKind.SHRINK:
+            return [_step(ResizePhase.WRITE_DOWN, "lower writeQueueNums on every broker"), *quiet, *closing]
+        case ResizeKind.ORDERED:
+            return [
+                _step(ResizePhase.PAUSE, "set perm 4, and no queues in orderTopicConf: producers stop"),
+                *quiet,
+                *(() if shrinks else (seed,)),
+                _step(ResizePhase.RESIZE, "change the numbers and orderTopicConf"),
+                _step(ResizePhase.UNPAUSE, "set perm 6: producers go on"),
+                *((*quiet, *closing) if shrinks else (verify,)),
+            ]
+
+
+def _step(phase: ResizePhase, text: str, at_least_ms: int = 0) -> PlannedStep:
+    return PlannedStep(phase=phase, text=text, at_least_ms=at_least_ms)
+
+
+#: What the offsets and marks of all broker sets may take of a document, in bytes of JSON. Finished phases, the problem,
+#: waived groups and the request take the rest.
+SETS_BYTES_MAX: Final = 140 * 1024
+#: The shortest limit of a phase that is to be undone or blocked after it: a round has to be in it.
+LIMIT_MS_MIN: Final = 1_000
+
+#: Bytes of JSON beside the broker name: one queue with its offset, one delay level, one broker set with its master.
+_QUEUE_BYTES: Final = 30
+_LEVEL_BYTES: Final = 28
+_SET_BYTES: Final = 420
+#: Delay levels of a broker.
+_LEVELS: Final = 18
+#: Where the name of a broker set stands beside its queues and levels: numbers, master, order configuration.
+_NAMES: Final = 3
+#: One queue that a group may consume again, beside the names of the group and of the broker set.
+_RELEASED_BYTES: Final = 14
+
+#: Waits that decide whether messages get lost or stay behind, with what a shorter one than the default risks.
+_SAFETY: Final[Mapping[str, str]] = {
+    "producers_ms": "producers that poll their routes more slowly may send to queues that are about to be closed",
+    "stable_ms": "a producer that pauses for longer may send to queues that are about to be closed",
+    "confirm_ms": "messages that brokers still file are noticed later, and dropped queues are opened again",
+    "watch_ms": "messages that come after the end stay in queues that nobody reads",
+    "pop_ms": "messages that pop consumers have not acknowledged may be lost to them",
+    "process_ms": "messages that clients have pulled and not processed may be lost to them",
+    "transaction_ms": "transactional messages that are decided later stay in queues that nobody reads",
+}
+_LIMITS: Final = ("verify_ms", "seed_ms", "quiesce_ms", "drain_ms", "pause_ms")
+
+
+def topic_problems(topic: str, traits: TopicTraits) -> Iterator[str]:
+    """Yield why the number of queues of a topic is not the operator's."""
+    match kind_of(topic, {*traits.clusters.values(), *traits.counts}):
+        case TopicKind.SYSTEM:
+            yield f"{topic} is a system topic: brokers rely on its number of queues"
+        case TopicKind.RETRY:
+            yield f"{topic} is a retry topic: its queues follow retryQueueNums of its group; change that"
+        case TopicKind.DLQ:
+            yield f"{topic} holds dead letters, which brokers write into one queue: more of them do not help"
+
+
+def wait_problems(waits: ResizeWaits) -> Iterator[str]:
+    """Yield which limits of phases are too short for any broker to answer."""
+    for name in _LIMITS:
+        if (wait_ms := getattr(waits, name)) < LIMIT_MS_MIN:
+            yield f"{_in_json(name)} of {wait_ms} is shorter than {LIMIT_MS_MIN}: no broker could answer in time"
+
+
+def wait_warnings(waits: ResizeWaits) -> Iterator[str]:
+    """Yield which waits are shorter than is safe, and what that risks."""
+    default = ResizeWaits()
+    for name, risk in _SAFETY.items():
+        wait_ms, safe_ms = getattr(waits, name), getattr(default, name)
+        if wait_ms < safe_ms:
+            yield f"{_in_json(name)} of {wait_ms} is shorter than the default of {safe_ms}: {risk}"
+
+
+def size_problems(kind: ResizeKind, sets: Sequence[SetResize], orderly: Collection[str]) -> Iterator[str]:
+    """Yield that what a resize has to store is too much for one document; `orderly` are the groups that it locks."""
+    needed = sum(_set_bytes(kind, each, orderly) for each in sets)
+    if needed <= SETS_BYTES_MAX:
+        return
+    queues = sum(_stored_queues(kind, each) for each in sets)
+    yield (
+        f"{len(sets)} broker sets with {queues} queues to follow need {needed} bytes of state, and one resize can "
+        f"store {SETS_BYTES_MAX}: change fewer queues at a time, in several resizes"
+    )
+
+
+def _set_bytes(kind: ResizeKind, resize: SetResize, orderly: Collection[str]) -> int:
+    name = len(resize.broker_name)
+    followed = _stored_queues(kind, resize) * (name + _QUEUE_BYTES)
+    levels = _LEVELS * (name + _LEVEL_BYTES)
+    locked = len(new_queues(resize)) if kind is ResizeKind.GATED else 0
+    released = locked * sum(len(group) + name + _RELEASED_BYTES for group in orderly)
+    return _SET_BYTES + _NAMES * name + len(resize.cluster) + followed + levels + released
+
+
+def _stored_queues(kind: ResizeKind, resize: SetResize) -> int:
+    """Return of how many queues an offset is stored at most, now or on the way back."""
+    if kind in {ResizeKind.ORDERED, ResizeKind.GATED}:
+        return len(new_queues(resize)) + len(all_queues(resize))
+    return len(new_queues(resize)) + len(dropped_queues(resize))
+
+
+def _in_json(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(each.title() for each in others)
+
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
 QUEUES_MAX: Final = 1024
@@ -89,17 +279,12 @@ def planned_operation(
     )
 
 
-def first_phase(operation: ResizeOperation) -> ResizePhase:
-    """Return the phase after the check."""
-    match operation.kind:
-        case ResizeKind.GROW:
-            return ResizePhase.SEED
-        case ResizeKind.SHRINK:
-            return ResizePhase.WRITE_DOWN
-        case ResizeKind.ORDERED:
-            return ResizePhase.PAUSE
-        case ResizeKind.GATED:
-            return ResizePhase.GATE
+_FIRST: Final = {
+    ResizeKind.GROW: ResizePhase.SEED,
+    ResizeKind.SHRINK: ResizePhase.WRITE_DOWN,
+    ResizeKind.ORDERED: ResizePhase.PAUSE,
+    ResizeKind.GATED: ResizePhase.GATE,
+}
 
 
 def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObservation) -> ResizeOperation:
@@ -116,7 +301,7 @@ def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObs
         return operation.entered(ResizePhase.REJECTED, observation.unix_ms, (problem,), problem=problem)
     if changed := list(changed_order_conf(operation, observation)):
         return operation.entered(ResizePhase.REJECTED, observation.unix_ms, changed, problem="; ".join(changed))
-    started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
+    started = operation.entered(_FIRST[operation.kind], observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
     return replace(
         started,

@@ -4,14 +4,15 @@ No wait is proof: a producer that is cut off from all NameServers keeps its rout
 numbers are lowered, because from then on brokers refuse.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import LateSources, ResizeObservation
+from controller.scaling.resize.observation import LateSources, ResizeObservation, StaleProducers
 from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizeOperation
 from controller.scaling.rules.path import QueueFilter
+from remoting.admin.route_fetches import ClientFetch, ClientFetches
 from serving.shapes.scaling import ResizeWaits
 
 #: What is left of the wait for producers once all of them have fetched the present route: requests and sends under way.
@@ -120,3 +121,47 @@ def _transactions(late: LateSources, left_ms: int) -> Iterator[str]:
 def transaction_wait_ms(waits: ResizeWaits, late: LateSources) -> int:
     """Return for how long messages of transactions may come: as the operator says, or as the broker checks."""
     return max(waits.transaction_ms, late.transaction_ms)
+
+
+#: Longest poll interval of clients that is usual.
+POLL_MS: Final = 30_000
+
+
+def stale_producers(
+    operation: ResizeOperation, answers: Sequence[ClientFetches | None], hosts: Collection[str] | None
+) -> StaleProducers:
+    """Return who is waited for, and whether that is everybody.
+
+    `answers` has one entry of each NameServer, None where it cannot tell; `hosts` are those of all producers that
+    brokers know, None if a broker did not tell: hosts of others are not waited for. It is everybody only if the watch
+    began a poll interval before the numbers were lowered, and no client comes through a proxy.
+    """
+    known = [each for each in answers if each is not None]
+    fetches = [fetch for each in known for fetch in each.fetches]
+    stale = {each.host for each in fetches if _is_stale(each, operation.waits.producers_ms)}
+    fresh = {each.host for each in fetches if each.is_present}
+    is_complete = (
+        hosts is not None
+        and len(known) == len(answers)
+        and all(_is_usable(each, operation) for each in known)
+        and not any(each.has_proxy for each in fetches)
+        and set(hosts) <= fresh
+    )
+    if hosts is not None:
+        stale &= set(hosts)
+    return StaleProducers(is_complete=is_complete, addresses=tuple(sorted(stale)))
+
+
+def _is_stale(fetch: ClientFetch, fixed_wait_ms: int) -> bool:
+    if fetch.is_present:
+        return False
+    # A client whose connection has closed may use the old route until it has connected to another NameServer.
+    return fetch.closed_ms is None or fetch.closed_ms < fixed_wait_ms
+
+
+def _is_usable(answer: ClientFetches, operation: ResizeOperation) -> bool:
+    return (
+        answer.is_complete
+        and answer.watched_before_ms >= POLL_MS
+        and all(answer.write_queue_nums.get(resize.broker_name) == resize.target for resize in operation.sets)
+    )

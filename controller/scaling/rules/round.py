@@ -98,3 +98,14 @@ class ResizeRound:
     def path(self, wanted: int, *, lowest: int | None = None, furthest: int | None = None) -> PathCheck:
         """Compare all brokers with a position of the path."""
         return check_path(self.operation, self.observation, wanted, lowest=lowest, furthest=furthest)
+
+    def uncovered_sets(self) -> tuple[str, ...]:
+        """Return sentences about broker sets that routes show with the topic, and that the resize does not change."""
+        operation = self.operation
+        shown = {name: counts for view in self.observation.name_servers for name, counts in (view.counts or {}).items()}
+        covered = {resize.broker_name for resize in operation.sets}
+        return tuple(
+            f"{name} has {operation.topic} too ({counts}), and is not part of this resize: it keeps these numbers"
+            for name, counts in sorted(shown.items())
+            if name not in covered
+        )

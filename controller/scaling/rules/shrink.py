@@ -11,7 +11,6 @@ from controller.scaling.resize.decision import ResizeDecision
 from controller.scaling.resize.operation import QueueId, ResizeKind, ResizePhase
 from controller.scaling.rules.drained import DrainCheck, check_drained, sentences
 from controller.scaling.rules.path import PAUSED_END, watched_queues
-from controller.scaling.rules.plan_sources import uncovered_sets
 from controller.scaling.rules.quiet import (
     as_offsets,
     ends_of,
@@ -222,7 +221,7 @@ def watch(this: ResizeRound) -> ResizeDecision:
     if waits:
         # What is delivered later is dispatched later.
         this = replace(this, progress=replace(this.progress, agreed_at_ms=None, log_marks={}))
-        return this.stay([*waits, *uncovered_sets(this.operation, this.observation)])
+        return this.stay([*waits, *this.uncovered_sets()])
     return _watched(this)
 
 
@@ -238,7 +237,7 @@ def _watched(this: ResizeRound) -> ResizeDecision:
     this = replace(this, progress=with_log_marks(this.progress, this.observation))
     if waits := undispatched(this.observation, this.progress.log_marks):
         return this.stay(waits)
-    evidence = ["no message came late", *uncovered_sets(this.operation, this.observation)]
+    evidence = ["no message came late", *this.uncovered_sets()]
     return this.go(this.operation.ends_as, evidence)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from controller.scaling.watching.topic_decisions import SHOWN_OUTCOMES, TopicDecision
+from controller.scaling.watching.watched_topic import SHOWN_OUTCOMES, TopicDecision
 from history.rows import NO_BROKER, Record
 from history.schemas import SCALING_DECISION
 from serving.logging.events import Level

@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from controller.scaling.autoscaler.policies import PolicyMode, PolicyTable
-from controller.scaling.autoscaler.policy_documents import policies_of_json, policies_of_toml
+from controller.scaling.autoscaler.policies import PolicyMode, PolicyTable, policies_of_json, policies_of_toml
 from controller.scaling.watching.events import (
     MISTAKES_MAX,
     SENTENCE_CHARS_MAX,

@@ -6,17 +6,21 @@ decision is made on half of one. It depends on queue scaling, and nothing depend
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final
 from zlib import crc32
 
-from controller.config import ControllerConfig
-from controller.scaling.autoscaler.decision import AnalysisOutlook, KnownResizes
+from controller.scaling.autoscaler.decision import RESIZES_MAX, KnownResizes, PastResize
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import TopicReading
+from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.execution.observer import TopicObserver
+from controller.scaling.execution.operations import ENDED_MAX, Operations
+from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.service import QueueScaling
-from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.watching.decisions import DecisionRuntime, Decisions, FoundVerdict
+from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.watching.decisions import Decisions, FoundVerdict, Proposal
 from controller.scaling.watching.events import (
     ROUND_DURATION,
     TOPICS_LEFT_OUT,
@@ -24,16 +28,83 @@ from controller.scaling.watching.events import (
     VERDICTS,
     ScalingRoundFailed,
 )
-from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_source import PolicySource
-from controller.scaling.watching.proposals import Proposal
-from controller.scaling.watching.topic_decisions import SHOWN_OUTCOMES, TopicDecision
-from controller.scaling.watching.topic_requests import TopicRequests
-from controller.scaling.watching.topic_under_policy import TopicUnderPolicy
+from controller.scaling.watching.topic_requests import FailedPeers, PolicyTopics, SlotReadings, TopicFactsObserver
+from controller.scaling.watching.watched_topic import SHOWN_OUTCOMES, TopicDecision, TopicUnderPolicy
+from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import all_results
-from remoting.clock import Clock
-from serving.telemetry.events import Emit, Measure, Observation, Observed
+from serving.telemetry.events import Measure, Observation, Observed
 
+#: Ended operations that are remembered although the store had no space for them any more.
+REMEMBERED_MAX: Final = 5_000
+
+
+class PastResizes:
+    """All resizes that are known, by topic; those that have ended are decoded once."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+        #: By operation: its topic and what became of it; None for one that cannot be read.
+        self._ended: dict[str, tuple[str, PastResize] | None] = {}
+        self._by_topic: dict[str, tuple[PastResize, ...]] = {}
+        #: Resizes that began before it are not all known: the store had too many. Unix ms, 0 if all are known.
+        self.known_since_unix_ms = 0
+
+    def look(self) -> None:
+        """Know what is stored now, beside what was."""
+        self._ended |= {each: self._ended.get(each) or self._read(each) for each in self._operations.ended_ids()}
+        if len(self._ended) > REMEMBERED_MAX:
+            newest = sorted(self._ended.items(), key=lambda each: _begun(each[1]))[-REMEMBERED_MAX:]
+            self._ended = dict(newest)
+        ended = [known for known in self._ended.values() if known is not None]
+        is_cut = len(self._ended) >= ENDED_MAX
+        self.known_since_unix_ms = min((each.begun_unix_ms for _, each in ended), default=0) if is_cut else 0
+        found: dict[str, list[PastResize]] = {}
+        for topic, resize in ended:
+            found.setdefault(topic, []).append(resize)
+        for operation in self._operations.under_way():
+            found.setdefault(operation.topic, []).append(past_resize(operation))
+        self._by_topic = {topic: _newest(each) for topic, each in found.items()}
+
+    def forget(self) -> None:
+        """Know nothing: another controller leads, and ends resizes."""
+        self._ended.clear()
+        self._by_topic = {}
+        self.known_since_unix_ms = 0
+
+    def of_topic(self, topic: str) -> tuple[PastResize, ...]:
+        """Return the newest resizes of a topic, in the order of their beginning."""
+        return self._by_topic.get(topic, ())
+
+    def _read(self, operation_id: str) -> tuple[str, PastResize] | None:
+        operation = self._operations.find_ended(operation_id)
+        return None if operation is None else (operation.topic, past_resize(operation))
+
+
+def _begun(known: tuple[str, PastResize] | None) -> int:
+    return 0 if known is None else known[1].begun_unix_ms
+
+
+def _newest(resizes: list[PastResize]) -> tuple[PastResize, ...]:
+    return tuple(sorted(resizes, key=lambda each: each.begun_unix_ms)[-RESIZES_MAX:])
+
+
+def past_resize(operation: ResizeOperation) -> PastResize:
+    """Return an operation as the rules see it: one that was rejected has changed nothing, and is waited after too."""
+    operation = operation.requested
+    before = max(each.before.read for each in operation.sets)
+    is_rejected = operation.phase is ResizePhase.REJECTED
+    return PastResize(
+        begun_unix_ms=operation.created_unix_ms,
+        ended_unix_ms=operation.phase_since_unix_ms if operation.is_finished else None,
+        before=before,
+        after=before if is_rejected else max(each.target for each in operation.sets),
+    )
+
+
+#: Requests that clients answer have turns of their own: a client that hangs holds up no offsets.
+_REQUESTS: Final = AdminLimits(timeout_ms=3_000, requests_max=32, requests_per_peer_max=8)
+_REQUESTS_OF_GROUPS: Final = AdminLimits(timeout_ms=3_000, requests_max=16, requests_per_peer_max=4)
 #: Parts of a round; the topics of one are read together, so that a broker's own answers serve all of them.
 SLOTS: Final = 5
 #: How often a controller that does not lead, or has no policies, looks whether that has changed.
@@ -42,52 +113,30 @@ IDLE_S: Final = 1.0
 _TOPICS_AT_ONCE: Final = 20
 
 
-class AutoscalerOptions(NamedTuple):
-    """What is configured; read again at each use."""
-
-    name_servers: tuple[str, ...]
-    interval_ms: int
-    #: Resizes that run at one time.
-    running_max: int
-
-    @classmethod
-    def of(cls, config: ControllerConfig) -> "AutoscalerOptions":
-        """Return the options of a configuration."""
-        name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
-        return cls(name_servers, config.scaling_interval_ms, config.scaling_operations_max)
-
-
-class AutoscalerRuntime(NamedTuple):
-    """What the autoscaler reaches the world through."""
-
-    scaling: QueueScaling
-    requests: TopicRequests
-    emit: Emit
-    clock: Clock
-    options: Callable[[], AutoscalerOptions]
-    #: What the newest analyses tell of a topic.
-    outlook: Callable[[str], AnalysisOutlook]
-    #: Runs what nobody waits for.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
-
-
 class Autoscaler:
     """Watches topics, and decides on them."""
 
-    def __init__(self, runtime: AutoscalerRuntime, policies: PolicySource) -> None:
+    def __init__(
+        self, scaling: QueueScaling, policies: PolicySource, outlook: Callable[[str], AnalysisOutlook]
+    ) -> None:
+        """Take queue scaling, policies, and what the newest analyses tell of a topic."""
         self.policies = policies
-        self.scaling, self._requests, self._emit = runtime.scaling, runtime.requests, runtime.emit
-        self._clock, self._options, self._outlook = runtime.clock, runtime.options, runtime.outlook
-        self._past = PastResizes(runtime.scaling.operations)
-        self._decisions = Decisions(
-            DecisionRuntime(
-                scaling=runtime.scaling,
-                emit=runtime.emit,
-                clock=runtime.clock,
-                running_max=lambda: runtime.options().running_max,
-                start=runtime.start,
-            )
-        )
+        self.scaling = scaling
+        self._emit, self._clock, self._outlook = scaling.emit, scaling.clock, outlook
+        peers = FailedPeers(scaling.client, scaling.clock)
+        admin, of_groups = AdminClient(peers, _REQUESTS), AdminClient(peers, _REQUESTS_OF_GROUPS)
+        clients = ClientQueries(of_groups, scaling.clock)
+        groups = GroupObserver(of_groups, clients, scaling.group_kinds)
+
+        def name_servers() -> tuple[str, ...]:
+            return scaling.options().name_servers
+
+        topics = TopicObserver(admin, name_servers, scaling.sets, clients, scaling.group_kinds, scaling.clock)
+        self._names = PolicyTopics(admin, name_servers, scaling.clock.now_ms)
+        self._facts = TopicFactsObserver(admin, topics, groups, scaling.clock.now_ms)
+        self._readings = SlotReadings(admin, scaling.clock)
+        self._past = PastResizes(scaling.operations)
+        self._decisions = Decisions(scaling)
         self._watched: dict[str, TopicUnderPolicy] = {}
         #: The term in which everything above was seen.
         self._term = 0
@@ -98,7 +147,7 @@ class Autoscaler:
     @property
     def left_out(self) -> int:
         """Topics with a policy that are too many to be watched."""
-        return self._requests.names.left_out
+        return self._names.left_out
 
     def decisions(self) -> list[TopicDecision]:
         """Return the last decision on each topic, by topic."""
@@ -144,7 +193,7 @@ class Autoscaler:
         if not await self.prepare():
             await asyncio.sleep(IDLE_S)
             return
-        interval_ms = self._options().interval_ms
+        interval_ms = self.scaling.options().interval_ms
         for slot in range(SLOTS):
             await self._wait_until(began_ms + slot * interval_ms // SLOTS)
             await self.look(slot)
@@ -183,7 +232,7 @@ class Autoscaler:
     async def _look_at(self, topics: Mapping[str, TopicUnderPolicy], term: int) -> None:
         await all_results(self._refresh(topic, each) for topic, each in topics.items())
         known = {topic: each.facts for topic, each in topics.items() if each.facts is not None}
-        readings = await self._requests.readings.read(known)
+        readings = await self._readings.read(known)
         for number, reading in enumerate(readings, 1):
             if not self._is_current() or self._term != term:
                 return
@@ -192,11 +241,10 @@ class Autoscaler:
                 await asyncio.sleep(0)
 
     async def _refresh(self, topic: str, watched: TopicUnderPolicy) -> None:
-        facts = self._requests.facts
-        if not facts.is_due(watched.facts):
+        if not self._facts.is_due(watched.facts):
             return
         try:
-            watched.facts = await facts.facts(topic, watched.facts, watched.behind)
+            watched.facts = await self._facts.facts(topic, watched.facts, watched.behind)
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
@@ -213,7 +261,7 @@ class Autoscaler:
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
     async def _keep_topics(self, policies: PolicyTable) -> None:
-        names = await self._requests.names.watched(policies) if policies.policies else []
+        names = await self._names.watched(policies) if policies.policies else []
         self._watched = {topic: self._watched.get(topic) or TopicUnderPolicy() for topic in names}
         self._decisions.proposals.keep_only(self._watched)
 

@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime
 
-from controller.observability.analytics_results import AnalysisResult
-from controller.observability.topic_outlooks import TopicOutlooks
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.observability.analytics_results import AnalysisResult, TopicOutlooks
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 
 
 def a_result(name, *rows):

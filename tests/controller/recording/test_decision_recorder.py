@@ -5,7 +5,7 @@ from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.findings import Finding, FindingKind
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.watching.events import RECORDED_CHARS_MAX, ScalingProposalDismissed, ScalingVerdictChanged
-from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
+from controller.scaling.watching.watched_topic import DecisionOutcome, TopicDecision, TopicNumbers
 from history.schemas import SCALING_DECISION
 
 SENTENCE = "billing: 12 consumers, 2 queues"

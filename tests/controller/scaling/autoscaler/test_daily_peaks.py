@@ -18,13 +18,11 @@ def peaks_of(days: int, noon_tps=lambda day: 1000.0) -> DailyPeaks:
 
 def test_peak_that_days_had_is_expected_half_an_hour_before():
     forecast = peaks_of(5).forecast(MONDAY_MS + 5 * DAY_MS + NOON_MS - 30 * 60_000)
-
     assert (forecast.expected_tps, forecast.expected_clients) == (1000.0, 12)
 
 
 def test_peak_is_not_expected_long_before_nor_after_it():
     peaks = peaks_of(5)
-
     for hours in (10, 13):
         assert peaks.forecast(MONDAY_MS + 5 * DAY_MS + hours * 3_600_000).expected_tps == 100.0
 
@@ -32,7 +30,6 @@ def test_peak_is_not_expected_long_before_nor_after_it():
 def test_peak_of_one_wild_day_is_not_expected():
     peaks = peaks_of(5, lambda day: 9000.0 if day == 2 else 200.0)
     forecast = peaks.forecast(MONDAY_MS + 5 * DAY_MS + NOON_MS)
-
     assert forecast.expected_tps == 200.0
     assert forecast.peak_tps == 9000.0
 
@@ -49,7 +46,6 @@ def test_last_seven_days_count(days, known):
 def test_day_that_was_hardly_sampled_is_no_evidence():
     peaks = DailyPeaks()
     peaks.add(MONDAY_MS, 5.0, 1)
-
     assert peaks.forecast(MONDAY_MS + DAY_MS).days == 0
 
 
@@ -60,14 +56,12 @@ def test_days_long_ago_are_left_out():
 def test_unknown_rate_is_no_zero():
     peaks = DailyPeaks()
     peaks.add(MONDAY_MS, None, 4)
-
     assert peaks.forecast(MONDAY_MS) == TrafficForecast()
 
 
 def test_unknown_clients_stay_unknown():
     peaks = DailyPeaks()
     peaks.add(MONDAY_MS, 5.0, None)
-
     assert peaks.forecast(MONDAY_MS).peak_clients is None
 
 
@@ -85,6 +79,5 @@ def test_clock_that_was_far_ahead_for_a_moment_does_not_end_the_memory():
     peaks.add(MONDAY_MS + 3650 * DAY_MS, 5.0, 1)
     for within_ms in range(0, DAY_MS, QUARTER_MS):
         peaks.add(MONDAY_MS + 3 * DAY_MS + within_ms, 700.0, 4)
-
     forecast = peaks.forecast(MONDAY_MS + 4 * DAY_MS)
     assert (forecast.days, forecast.peak_tps) == (4, 1000.0)

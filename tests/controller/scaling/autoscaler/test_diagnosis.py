@@ -19,7 +19,6 @@ def kinds(**topic):
 
 def test_consumers_without_a_queue_are_found_with_the_numbers():
     (finding,) = found()
-
     assert finding.effect is Effect.HELP
     assert finding.sentence == (
         "group billing: 12 consumers, 8 queues: 4 have none; lag is 4000 messages and grows by 320 messages/s"
@@ -30,13 +29,11 @@ def test_consumers_without_a_queue_are_found_with_the_numbers():
 
 def test_holders_that_clients_reported_count_before_their_number():
     (finding,) = found(groups={"billing": a_group(holders=5)})
-
     assert finding.numbers["clients_without_queue"] == 7
 
 
 def test_fewer_consumers_than_queues_are_a_slow_listener():
     (finding,) = found(groups={"billing": a_group(clients=4)})
-
     assert finding.kind is FindingKind.SLOW_LISTENER
     assert finding.effect is Effect.DO_NOT_HELP
     assert "4 consumers, 8 queues: each consumer has a queue" in finding.sentence
@@ -52,39 +49,35 @@ def uneven(lagging: int):
 def test_clients_with_more_queues_than_others_are_found_if_only_they_are_behind():
     sets = {"broker-a": a_set(queues=16)}
     (finding,) = found(sets=sets, groups={"billing": uneven(8)})
-
     assert finding.kind is FindingKind.UNEVEN_QUEUES
     assert "4 hold more queues than the others, and only they are behind" in finding.sentence
     assert kinds(sets=sets, groups={"billing": uneven(9)}) == [FindingKind.SLOW_LISTENER]
 
 
-def test_orderly_group_behind_in_each_queue_is_at_its_limit():
-    assert kinds(groups={"billing": a_group(GroupKind.ORDERLY, clients=4)}) == [FindingKind.ORDERLY_QUEUES_AT_LIMIT]
-
-
-def test_pop_group_shares_all_queues():
-    assert kinds(groups={"billing": a_group(GroupKind.POP)}) == [FindingKind.SHARED_QUEUES]
-
-
-def test_broadcasting_group_is_never_in_need():
-    assert kinds(groups={"billing": a_group(GroupKind.BROADCAST)}) == [FindingKind.CALM]
-
-
-def test_group_whose_offset_stands_still_is_not_helped():
-    assert kinds(groups={"billing": a_group(consumed=0.0)}) == [FindingKind.OFFSETS_STAND_STILL]
-
-
-def test_group_without_clients_is_not_helped():
-    assert kinds(groups={"billing": a_group(clients=0)}) == [FindingKind.NO_CLIENTS]
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [
+        (a_group(GroupKind.ORDERLY, clients=4), FindingKind.ORDERLY_QUEUES_AT_LIMIT),
+        (a_group(GroupKind.POP), FindingKind.SHARED_QUEUES),
+        (a_group(GroupKind.BROADCAST), FindingKind.CALM),
+        (a_group(consumed=0.0), FindingKind.OFFSETS_STAND_STILL),
+        (a_group(clients=0), FindingKind.NO_CLIENTS),
+        # It catches up soon, or too slowly.
+        (a_group(lag=20_000, trend=-50.0), FindingKind.CALM),
+        (a_group(lag=20_000, trend=-5.0), FindingKind.CLIENTS_WITHOUT_QUEUE),
+        # Consumers without a queue are no need while nothing lags.
+        (a_group(lag=10, trend=0.0), FindingKind.CALM),
+    ],
+)
+def test_state_of_a_group_tells_what_it_lacks(group, kind):
+    assert kinds(groups={"billing": group}) == [kind]
 
 
 def test_lag_in_the_queue_of_one_hot_key_is_not_helped():
     group = a_group()
     hot = QueueProgress("broker-a", 0, 90_000, 700.0, 100.0)
     group = type(group)(kind=group.kind, clients=group.clients, queues=(hot, *group.queues[1:]))
-
     (finding,) = found(sets={"broker-a": a_set(write_tps=(800.0, *[20.0] * 7))}, groups={"billing": group})
-
     assert finding.kind is FindingKind.HOT_KEY
     assert "queue 0 of broker-a gets 800 messages/s" in finding.sentence
 
@@ -99,20 +92,17 @@ def test_lag_in_the_queue_of_one_hot_key_is_not_helped():
 )
 def test_broker_that_is_slow_as_a_whole_is_found(load, sentence):
     slow = [each for each in found(sets={"broker-a": a_set(**load)}) if each.kind is FindingKind.SLOW_BROKER]
-
     assert slow[0].sentence == f"broker set broker-a is slow as a whole: {sentence}"
 
 
 def test_writes_near_the_limit_of_a_queue_are_found():
     (finding,) = found(sets={"broker-a": a_set(write_tps=900.0, queue_tps_limit=1000.0)}, groups={})
-
     assert finding.kind is FindingKind.WRITES_NEAR_LIMIT
     assert finding.sentence == "broker set broker-a: 900 messages/s come into each of 8 queues, of at most 1000"
 
 
 def test_one_hot_queue_near_its_limit_is_no_reason_to_grow():
     rates = (900.0 * 8, *[10.0] * 7)
-
     assert kinds(sets={"broker-a": a_set(write_tps=rates, queue_tps_limit=1000.0)}, groups={}) == [FindingKind.CALM]
 
 
@@ -129,22 +119,9 @@ def test_one_hot_queue_near_its_limit_is_no_reason_to_grow():
 )
 def test_unknown_of_a_group_is_missing_data(group):
     (finding,) = found(groups={"billing": group})
-
     assert (finding.kind, finding.effect) == (FindingKind.MISSING_DATA, Effect.UNKNOWN)
 
 
 @pytest.mark.parametrize("sets", [{}, {"broker-a": SetSignals()}, {"broker-a": a_set(write_tps=(None,) * 8)}])
 def test_unknown_of_a_set_is_missing_data(sets):
     assert FindingKind.MISSING_DATA in kinds(sets=sets, groups={})
-
-
-def test_group_that_catches_up_soon_needs_no_help():
-    assert kinds(groups={"billing": a_group(lag=20_000, trend=-50.0)}) == [FindingKind.CALM]
-
-
-def test_group_that_catches_up_too_slowly_needs_help():
-    assert kinds(groups={"billing": a_group(lag=20_000, trend=-5.0)}) == [FindingKind.CLIENTS_WITHOUT_QUEUE]
-
-
-def test_consumers_without_a_queue_are_no_need_while_nothing_lags():
-    assert kinds(groups={"billing": a_group(lag=10, trend=0.0)}) == [FindingKind.CALM]

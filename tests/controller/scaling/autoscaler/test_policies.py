@@ -1,8 +1,11 @@
 import pytest
 
-from controller.scaling.autoscaler.policies import MATCHES_MAX, PolicyMode, PolicyTable, ScalingPolicy
-from controller.scaling.autoscaler.policy_documents import (
+from controller.scaling.autoscaler.policies import (
+    MATCHES_MAX,
     POLICIES_MAX,
+    PolicyMode,
+    PolicyTable,
+    ScalingPolicy,
     policies_of_json,
     policies_of_toml,
 )
@@ -36,7 +39,6 @@ def mistakes_of(text: str) -> list[str]:
 
 def test_policies_of_a_file_are_read():
     orders, logs = policies_of_toml(FILE).policies
-
     assert orders == ScalingPolicy(
         topic="orders",
         queues_min=8,
@@ -59,7 +61,6 @@ def test_policy_without_a_mode_only_proposes():
 def test_json_of_the_same_shape_gives_the_same_policies():
     body = '{"policy": [{"topic": "orders", "min": 8, "cooldown": "15m"}]}'
     file = '[[policy]]\ntopic = "orders"\nmin = 8\ncooldown = "15m"'
-
     assert policies_of_json(body).policies == policies_of_toml(file).policies
 
 
@@ -119,7 +120,6 @@ def test_topic_that_no_operator_can_have_is_refused(topic):
 
 def test_every_mistake_of_a_file_is_named():
     text = '[[policy]]\nmin = 0\n\n[[policy]]\ntopic = "orders"\nmode = 3\n'
-
     assert [each.split(": ")[0] + ": " + each.split(": ")[1] for each in mistakes_of(text)] == [
         "line 1, policy 1: topic",
         "line 2, policy 1: min",
@@ -226,6 +226,5 @@ def test_topic_without_a_policy_has_none():
 
 def test_policies_of_any_number_of_topics_are_found():
     policies = table("t-*")
-
     assert all(policies.policy_of(f"t-{number}") for number in range(MATCHES_MAX + 10))
     assert len(policies._matches) <= MATCHES_MAX

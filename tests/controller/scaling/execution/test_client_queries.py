@@ -7,7 +7,7 @@ from fakes.answering_peer import NOTHING
 from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TIMEOUT_MS, ScaledBroker, scaling_site
 
-from controller.scaling.execution.client_queries import AGAIN_MAX, ROUND_MS, SILENT_MS, SILENT_MS_MAX, ClientQueries
+from controller.scaling.execution.requests import AGAIN_MAX, ROUND_MS, SILENT_MS, SILENT_MS_MAX, ClientQueries
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 
@@ -42,19 +42,8 @@ def clients(site, clock):
 async def answers(clients, broker, *names):
     """Return of each client whether it is known in a round."""
     this = clients.begin_round()
-    found = await asyncio.gather(*(this.running(broker.address, GROUP, each) for each in names))
+    found = await asyncio.gather(*(clients.running(this, broker.address, GROUP, each) for each in names))
     return [each is not None for each in found]
-
-
-async def test_silent_client_is_queried_again_after_a_minute(broker, clients, clock):
-    broker.instead[CODE] = None
-    assert await answers(clients, broker, "c1") == [False]
-    del broker.instead[CODE]
-    clock.pass_ms(SILENT_MS - 1)
-    assert await answers(clients, broker, "c1") == [False]
-    assert broker.seen == [CODE]
-    clock.pass_ms(1)
-    assert await answers(clients, broker, "c1") == [True]
 
 
 async def test_client_that_stays_silent_is_queried_ever_more_rarely_and_goes_on_at_once_when_it_answers(

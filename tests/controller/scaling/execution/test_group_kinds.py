@@ -3,15 +3,17 @@
 import asyncio
 
 import pytest
+from controller_builders import a_set
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 from fakes.scaling_controller import OTHER, ScalingController
 from scaling_builders import a_group
 
 from controller.scaling.execution.service import ResizeRefused
-from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
+from controller.sets.stored_set import StoredSet
 from serving.shapes.scaling import ResizeRequest
 from store.documents import DocumentKind
+from store.store import VersionedEntry
 
 OFFLINE = a_group(kind=GroupKind.OFFLINE)
 REQUEST = ResizeRequest(topic=TOPIC, queues=8)
@@ -116,16 +118,16 @@ async def test_topic_of_an_orderly_group_that_is_stopped_for_a_deployment_is_not
         await controller.scaling.start(REQUEST)
 
 
-async def test_plan_forgets_groups_that_have_left_unless_a_broker_set_is_away(site, controller, monkeypatch):
+async def test_plan_forgets_groups_that_have_left_unless_a_broker_set_is_away(site, controller):
     (broker,) = site.brokers
     await controller.scaling.group_kinds.with_last(TOPIC, [a_group("elsewhere")])
     broker.join(GROUP, "c1")
     broker.run("c1", {0: (4, 0)})
-    away = {"broker-z"}
-    monkeypatch.setattr(StoredMasters, "absent_sets", lambda *_: tuple(away))
+    away = StoredSet(broker_set=a_set(broker_name="broker-z", master=None))
+    controller.scaling.sets.entry_changed("broker-z", VersionedEntry(away, 1))
     await controller.scaling.plan(REQUEST)
     assert b"elsewhere" in stored(controller)
-    away.clear()
+    controller.scaling.sets.entry_changed("broker-z", VersionedEntry(StoredSet(), 2))
     broker.run("c1", {0: (4, 0)}, is_orderly=True)
     await controller.scaling.plan(REQUEST)
     assert b"elsewhere" not in stored(controller)

@@ -1,20 +1,20 @@
 """What is known of a topic: what brokers, NameServers and clients answer, and never a number for what is silent."""
 
 import pytest
+from controller_builders import a_set, stored_sets
 from fakes.clock import FakeClock
-from fakes.scaled_topic import GROUP, TOPIC, NoElectedMasters, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
+from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
 from msgspec import structs
 from resize_builders import a_resize
 
 from controller.scaling.execution import observer
-from controller.scaling.execution.client_queries import ROUND_MS, ClientQueries
-from controller.scaling.execution.group_definitions import KEEP_MS
-from controller.scaling.execution.group_kinds import GroupKinds
-from controller.scaling.execution.group_views import GROUPS_MAX
+from controller.scaling.execution.group_views import GROUPS_MAX, GroupKinds
 from controller.scaling.execution.observer import TopicObserver
+from controller.scaling.execution.requests import KEEP_MS, ClientQueries
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX
+from controller.sets.broker_set import Replica
 from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from store.document_store import DocumentStore
@@ -42,26 +42,16 @@ class StoreThatIsAway:
         raise StoreError("the store is away")
 
 
-class Elected(NoElectedMasters):
-    """A controller that has elected a master of broker-a, and knows one set that no NameServer does."""
-
-    def __init__(self, master):
-        self.master = master
-
-    def address_of_master(self, name):
-        return (True, self.master) if name == "broker-a" else (False, None)
-
-
 @pytest.fixture
 def broker():
     return ScaledBroker()
 
 
-def observer_of(site, masters=None, clock=None):
+def observer_of(site, sets=None, clock=None):
     clock = clock or FakeClock()
     clients = ClientQueries(site.admin, clock)
     kinds = GroupKinds(DocumentStore(StoreThatIsAway()))
-    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clients, kinds, clock)
+    return TopicObserver(site.admin, lambda: site.addresses, sets or stored_sets(), clients, kinds, clock)
 
 
 async def facts(site, **values):
@@ -216,16 +206,24 @@ async def test_elected_master_counts_more_than_routes(broker):
     async with scaling_site(broker) as site:
         for each in site.name_servers:
             each.masters = {"broker-a": "127.0.0.1:1"}
-        _, observation = await facts(site, masters=Elected(broker.address))
+        _, observation = await facts(site, sets=stored_sets(a_set(replicas={1: Replica(broker.address, "")})))
     assert observation.sets["broker-a"].master.address == broker.address
     assert observation.sets["broker-a"].slaves == {"127.0.0.1:1": None}
 
 
 async def test_set_whose_elected_master_is_lost_has_none(broker):
     async with scaling_site(broker) as site:
-        _, observation = await facts(site, masters=Elected(None))
+        _, observation = await facts(site, sets=stored_sets(a_set(master=None)))
     assert observation.missing == ("broker-a has no master",)
     assert observation.sets["broker-a"].counts is None
+
+
+async def test_absent_sets_are_those_of_the_cluster_without_master_that_no_route_has(broker):
+    known = [("lost", None, "DefaultCluster"), ("led", 1, "DefaultCluster"), ("elsewhere", None, "Other")]
+    sets = [a_set(broker_name=name, master=master, cluster=cluster) for name, master, cluster in known]
+    async with scaling_site(broker) as site:
+        traits, _ = await facts(site, sets=stored_sets(a_set(master=None), *sets))
+    assert traits.absent_sets == ("lost",)
 
 
 async def test_slave_that_acts_as_master_is_no_master(broker):
@@ -451,28 +449,6 @@ async def test_client_that_cannot_be_queried_is_unknown_and_not_missing(broker):
         "client-1": False,
         "client-2": True,
     }
-
-
-async def test_clients_of_all_groups_are_queried_for_a_limited_time_in_a_round(broker):
-    clock = FakeClock()
-    names = [f"g{number}" for number in range(AdminLimits().requests_per_peer_max + 2)]
-    for each in names:
-        broker.join(each, f"client-of-{each}")
-        broker.run(f"client-of-{each}", {0: (1, 0)})
-    answer = broker.peer.answer
-
-    def late(code, fields):
-        if code == BrokerRequestCode.GET_CONSUMER_RUNNING_INFO:
-            clock.pass_ms(ROUND_MS)
-        return answer(code, fields)
-
-    broker.peer.answer = late
-    async with scaling_site(broker) as site:
-        observation = await observer_of(site, clock=clock).observe(grows(ResizePhase.ASSIGN), 0)
-    assert observation.missing == ()
-    kinds = [each.kind for each in observation.groups]
-    assert kinds.count(GroupKind.UNKNOWN) >= 2
-    assert kinds.count(GroupKind.CONCURRENT) == len(kinds) - kinds.count(GroupKind.UNKNOWN) > 0
 
 
 async def test_clients_of_a_group_that_lags_are_not_queried_until_it_has_drained(broker):

@@ -5,7 +5,6 @@ import pytest
 from msgspec.structs import replace
 from resize_builders import CREATED_UNIX_MS, a_resize
 
-from controller.scaling.execution import decoded_operations
 from controller.scaling.execution import operations as module
 from controller.scaling.execution.operations import OperationExists, OperationMoved, Operations
 from controller.scaling.resize.operation import ResizePhase, encode_operation
@@ -154,7 +153,7 @@ async def test_operation_is_decoded_again_only_once_it_has_changed(operations):
 
 async def test_operations_beyond_what_is_kept_are_found_as_well(operations, monkeypatch):
     every = [ended(named("orders", number)) for number in range(5)]
-    monkeypatch.setattr(decoded_operations, "KEPT_BYTES_MAX", 2 * len(encode_operation(every[0])))
+    monkeypatch.setattr(module, "KEPT_BYTES_MAX", 2 * len(encode_operation(every[0])))
     for each in every:
         await operations.end(each)
     newest_first = every[::-1]

@@ -4,7 +4,7 @@ import pytest
 from fakes.scaled_topic import TOPIC, ScaledBroker, scaling_site
 from resize_builders import a_resize
 
-from controller.scaling.execution.producer_fetches import ProducerFetches
+from controller.scaling.execution.observer import ProducerFetches
 from controller.scaling.resize.observation import StaleProducers
 from controller.scaling.resize.operation import ResizePhase
 from remoting.protocol.codes import BrokerRequestCode, RequestCode

@@ -6,8 +6,8 @@ import pytest
 from fakes.answering_peer import success
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 
-from controller.scaling.execution import shared_offsets
-from controller.scaling.execution.shared_offsets import SharedOffsets
+from controller.scaling.execution import requests
+from controller.scaling.execution.requests import SharedOffsets
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.errors import BodyError, Refused
 
@@ -59,7 +59,7 @@ async def test_answer_that_was_requested_before_is_too_old(broker, offsets):
 
 
 async def test_nothing_is_kept_for_a_later_look(broker, offsets, monkeypatch):
-    monkeypatch.setattr(shared_offsets, "PAUSE_S", 0.0)
+    monkeypatch.setattr(requests, "PAUSE_S", 0.0)
     await offsets.of_topic(broker.address, TOPIC)
     broker.broadcast_offsets = {"loud": {0: 3}}
     assert (await offsets.of_topic(broker.address, TOPIC)).broadcast_by_group == {"loud": {0: 3}}

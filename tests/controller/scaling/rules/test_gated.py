@@ -9,8 +9,7 @@ from controller.scaling.resize.decision import GiveLocks, HoldLocks
 from controller.scaling.resize.observation import GroupKind, LogPosition
 from controller.scaling.resize.operation import MasterIdentity, QueueOffset, ReleasedQueue, ResizePhase
 from controller.scaling.rules.gated import LOCK_MS
-from controller.scaling.rules.needs import needs_of
-from controller.scaling.rules.step import begin_phase, decide_step
+from controller.scaling.rules.phases import begin_phase, decide_step, needs_of
 from serving.shapes.scaling import ResizeOptions
 
 CLIENT = "rmq-controller@resize-1"

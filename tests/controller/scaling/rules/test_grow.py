@@ -7,13 +7,44 @@ from msgspec import structs
 from resize_builders import went
 from scaling_builders import ADDRESS, BROKER, a_gated, a_group, a_grow, an_ordered, observed, waited, with_set
 
-from controller.scaling.resize.decision import ChangeCounts
+from controller.scaling.resize.decision import ChangeCounts, StoreGroupOffset
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizeKind, ResizePhase
-from controller.scaling.rules.grow import HEARTBEAT_MS
-from controller.scaling.rules.needs import needs_of
-from controller.scaling.rules.step import decide_step
+from controller.scaling.rules.grow import HEARTBEAT_MS, seeds_of, unseeded
+from controller.scaling.rules.phases import decide_step, needs_of
 from serving.shapes.scaling import ResizeOptions
+
+ENDS_AS_SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 7))
+
+
+def an_offset(queue_id, before, offset, group="billing"):
+    return StoreGroupOffset(
+        broker_name=BROKER, address=ADDRESS, group=group, queue_id=queue_id, before=before, offset=offset
+    )
+
+
+def test_new_queues_begin_at_their_ends():
+    grow = a_grow(ResizePhase.SEED)
+    assert seeds_of(grow, observed(grow, 0, ends={3: 7})) == ENDS_AS_SEEDS
+
+
+def test_each_group_without_an_offset_gets_the_one_of_the_seed():
+    grow = a_grow(ResizePhase.SEED, seeds=ENDS_AS_SEEDS)
+    observation = observed(grow, 0, ends={3: 7}, groups=[a_group()], offsets={"billing": {2: 0}})
+    assert unseeded(grow, observation) == (an_offset(3, None, 7),)
+
+
+def test_offset_of_an_emptied_queue_goes_back_to_its_end():
+    grow = a_grow(ResizePhase.SEED, seeds=ENDS_AS_SEEDS)
+    observation = observed(grow, 0, ends={3: 7}, groups=[a_group()], offsets={"billing": {2: 900, 3: 7}})
+    assert unseeded(grow, observation) == (an_offset(2, 900, 0),)
+
+
+def test_offline_groups_are_seeded_and_broadcasting_groups_are_not():
+    grow = a_grow(ResizePhase.SEED, seeds=ENDS_AS_SEEDS[:1])
+    groups = [a_group("offline", GroupKind.OFFLINE), a_group("everyone", GroupKind.BROADCAST)]
+    assert unseeded(grow, observed(grow, 0, groups=groups)) == (an_offset(2, None, 0, "offline"),)
+
 
 SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 0))
 SEEDED = {"billing": {2: 0, 3: 0}}

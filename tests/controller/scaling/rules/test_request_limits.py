@@ -18,11 +18,12 @@ from controller.scaling.resize.operation import (
     SetResize,
     decode_operation,
     encode_operation,
+    limited_sentences,
+    limited_text,
 )
 from controller.scaling.resize.request import TopicTraits
-from controller.scaling.resize.stored_text import limited_sentences, limited_text
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues, reversed_grow
-from controller.scaling.rules.request_limits import (
+from controller.scaling.rules.plan import (
     SETS_BYTES_MAX,
     size_problems,
     topic_problems,

@@ -7,7 +7,7 @@ from scaling_builders import BROKER, a_group, a_shrink, delayed, observed, waite
 
 from controller.scaling.resize.observation import GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import LateMark, MasterIdentity, QueueCounts, QueueId, QueueOffset, ResizePhase
-from controller.scaling.rules.step import begin_phase, decide_step
+from controller.scaling.rules.phases import begin_phase, decide_step
 from serving.shapes.scaling import ResizeOptions
 
 ENDS = {2: 5, 3: 9}

@@ -9,11 +9,11 @@ from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 from resize_builders import a_resize
 
 from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.watching import past_resizes, policy_topics
+from controller.scaling.watching import service as service_module
+from controller.scaling.watching import topic_requests
 from controller.scaling.watching.events import ROUNDS_FAILED
-from controller.scaling.watching.past_resizes import PastResizes
-from controller.scaling.watching.policy_topics import UNLISTED_MS
-from controller.scaling.watching.topic_facts import ABSENT_MS, TopicFacts
+from controller.scaling.watching.service import PastResizes
+from controller.scaling.watching.topic_requests import ABSENT_MS, UNLISTED_MS, TopicFacts
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from store.documents import DocumentKind
 from store.store import ControllerMember, StoreError
@@ -74,16 +74,6 @@ async def test_same_verdict_is_logged_once(site):
     assert [each.outcome.value for each in site.autoscaler.changes()] == ["proposed", "kept", "kept"]
 
 
-async def test_orderly_group_is_only_proposed_to_resize(site):
-    for number in range(4):
-        site.broker.run(f"c{number}", {number: (0, 0)}, is_orderly=True)
-    await site.put(site.mode("auto"))
-    await site.look(LOOKS_UNTIL_DECIDED)
-    assert site.outcome() == "proposed"
-    assert "only proposed: its messages have an order" in site.decision().verdict.reason
-    assert not site.operations()
-
-
 @pytest.mark.parametrize("message_type", ["PRIORITY", "LITE"])
 async def test_topic_whose_number_of_queues_has_a_meaning_is_left_alone(site, message_type):
     site.broker.topic["attributes"] = {"message.type": message_type}
@@ -102,22 +92,13 @@ async def test_group_whose_clients_do_not_answer_is_unknown(site):
     assert not site.operations()
 
 
-async def test_slow_listeners_are_named_and_nothing_is_resized(site):
-    site.consumers(4)
-    await site.put(site.mode("auto"))
-    await site.look(LOOKS_UNTIL_DECIDED)
-    (finding,) = site.decision().verdict.findings
-    assert (finding.kind.value, finding.effect.value) == ("slow_listener", "queues do not help")
-    assert not site.operations()
-
-
 @pytest.mark.parametrize("is_away", [True, False])
 async def test_kinds_of_groups_stay_while_the_master_of_a_set_is_unknown(site, is_away):
     scaling = site.controller.scaling
     await scaling.documents.change(DocumentKind.GROUP_KINDS, TOPIC, lambda _: b'{"elsewhere":"orderly"}')
     former = TopicFacts(places_ms=0, groups_ms=0, masters={"broker-z": None}) if is_away else None
     site.consumers(4)
-    await site.autoscaler._requests.facts.facts(TOPIC, former, ())
+    await site.autoscaler._facts.facts(TOPIC, former, ())
     stored = scaling.documents.get(DocumentKind.GROUP_KINDS, TOPIC)
     assert (GROUP.encode() in stored, b"elsewhere" in stored) == (True, is_away)
 
@@ -252,7 +233,7 @@ async def test_resizes_of_a_former_leader_count(site):
 
 
 async def test_resizes_that_the_store_had_no_space_for_count_until_the_lead_ends(site, monkeypatch):
-    monkeypatch.setattr(past_resizes, "ENDED_MAX", 2)
+    monkeypatch.setattr(service_module, "ENDED_MAX", 2)
     operations, past = site.controller.scaling.operations, PastResizes(site.controller.scaling.operations)
     ended = [
         a_resize(id=f"{TOPIC}.{n}", created_unix_ms=n, phase=ResizePhase.DONE, phase_since_unix_ms=n + 1)
@@ -310,23 +291,10 @@ async def test_follower_watches_nothing(site):
     assert (await site.request("GET", "proposals"))[0] == 409
 
 
-async def test_topic_without_a_policy_is_not_watched(site):
-    await site.put(POLICY | {"topic": "other-*"})
-    await site.look(2)
-    assert site.autoscaler.decisions() == []
-    assert site.broker.seen == []
-
-
 async def test_without_policies_nothing_is_requested(site):
     await site.look(3)
     assert site.broker.seen == []
     assert site.site.name_servers[0].peer.received == []
-
-
-async def test_pattern_finds_topics_of_name_servers(site):
-    await site.put(POLICY | {"topic": "Topic*"})
-    await site.look()
-    assert [each.topic for each in site.autoscaler.decisions()] == [TOPIC]
 
 
 async def test_pattern_finds_no_topic_that_brokers_name_after_their_cluster_or_set(site):
@@ -338,7 +306,7 @@ async def test_pattern_finds_no_topic_that_brokers_name_after_their_cluster_or_s
 
 
 async def test_topics_that_come_later_push_none_out(site, monkeypatch):
-    monkeypatch.setattr(policy_topics, "TOPICS_MAX", 2)
+    monkeypatch.setattr(topic_requests, "TOPICS_MAX", 2)
     (name_server,) = site.site.name_servers
     await site.put(POLICY | {"topic": "*"})
     name_server.topics = ["M", "N"]
@@ -354,7 +322,7 @@ async def test_topics_that_come_later_push_none_out(site, monkeypatch):
 async def test_set_that_has_left_the_route_is_waited_for(site):
     """A dead set leaves the route: its consumers seem to lack queues then, and it comes back with its old count."""
     await site.put(site.mode("auto"))
-    facts = site.autoscaler._requests.facts
+    facts = site.autoscaler._facts
     await site.look()
     before = site.autoscaler._watched[TOPIC].facts
     with_other = replace(before, masters={**before.masters, "broker-b": "127.0.0.1:1"}, places_ms=-200_000)

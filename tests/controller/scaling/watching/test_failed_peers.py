@@ -3,7 +3,7 @@
 import pytest
 from fakes.clock import FakeClock
 
-from controller.scaling.watching.failed_peers import PAUSE_MS, FailedPeers
+from controller.scaling.watching.topic_requests import PAUSE_MS, FailedPeers
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import InvokeError, InvokeTimeout, OutOfResources

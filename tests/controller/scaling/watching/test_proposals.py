@@ -6,7 +6,7 @@ from fakes.watched_site import LOOKS_UNTIL_DECIDED, watched_site
 
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode
-from controller.scaling.watching.proposals import DISMISSED_MS, UNCONFIRMED_MS, WAIT_MS, Proposals, ProposalUnknown
+from controller.scaling.watching.decisions import DISMISSED_MS, UNCONFIRMED_MS, WAIT_MS, Proposals, ProposalUnknown
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 
 NOW_MS = 1_800_000_000_000

@@ -7,8 +7,7 @@ from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts
-from controller.scaling.watching.slot_readings import SlotReadings
-from controller.scaling.watching.topic_facts import GroupFacts, TopicFacts
+from controller.scaling.watching.topic_requests import GroupFacts, SlotReadings, TopicFacts
 from remoting.protocol.codes import BrokerRequestCode
 
 

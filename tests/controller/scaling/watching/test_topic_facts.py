@@ -1,7 +1,7 @@
 """How a group consumes, as the autoscaler takes it from what its clients answered."""
 
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
-from controller.scaling.watching.topic_facts import group_facts
+from controller.scaling.watching.topic_requests import group_facts
 
 
 def a_view(kind, *answered):
