@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import broker_runtime
@@ -192,13 +192,6 @@ async def read_offsets(table: OffsetTable, topics: Collection[str]) -> _Offsets:
 Found = TypeVar("Found")
 
 
-class Requests(Protocol):
-    """Sends administrative requests."""
-
-    async def call(self, address: str, wanted: AdminRequest[Found]) -> Found:
-        """Return the answer as `AdminClient.call`."""
-
-
 class RoundRequests:
     """Sends the requests of one round."""
 
@@ -227,6 +220,9 @@ class RoundRequests:
         if address in self._silent:
             raise NotSent(address, "it has not answered an earlier request of this round")
 
+
+#: What sends administrative requests.
+Requests = AdminClient | RoundRequests
 
 #: How long an answer counts: it has all groups of a broker, megabytes of them on a large one.
 KEEP_MS: Final = 5_000

@@ -213,7 +213,7 @@ class Decisions:
             reason=f"{proposal.reason}; approved: {reason}" if reason else proposal.reason,
         )
         try:
-            operation = await self._scaling.start_from(request, proposal.before)
+            operation = await self._scaling.start(request, proposal.before)
         except _REFUSALS as error:
             if decision is not None:
                 refused = replace(decision, outcome=DecisionOutcome.REFUSED, problem=str(error))
@@ -266,7 +266,7 @@ class Decisions:
             topic=verdict.topic, queues=verdict.target, requested_by=AUTOSCALER, reason=verdict.reason
         )
         try:
-            operation = await self._scaling.start_from(request, verdict.before)
+            operation = await self._scaling.start(request, verdict.before)
         except NotLeader:
             return
         except _REFUSALS as error:
