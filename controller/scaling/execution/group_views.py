@@ -205,8 +205,7 @@ def _queues(running: RunningConsumer | None, topic: str) -> dict[QueueId, Consum
         return None
     return {
         QueueId(queue.broker_name, queue.queue_id): ConsumedQueue(
-            commit_offset=held.commit_offset if held.commit_offset is not None else -1,
-            cached=held.cached_messages or 0,
+            commit_offset=held.commit_offset if held.commit_offset is not None else -1, cached=held.cached_messages or 0
         )
         for queue, held in running.queues.items()
         if queue.topic == topic and not held.is_dropped

@@ -12,13 +12,7 @@ from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import (
-    NEEDS_OPERATOR,
-    MasterIdentity,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-)
+from controller.scaling.resize.operation import NEEDS_OPERATOR, MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules import gated, grow, ordered, shrink
 from controller.scaling.rules.path import (
     PAUSED_END,

@@ -50,11 +50,7 @@ class FailedPeers:
         self._until_ms: dict[str, int] = {}
 
     async def invoke(
-        self,
-        address: str,
-        request: RemotingCommand,
-        timeout_ms: int,
-        before_send: Callable[[], None] = send_always,
+        self, address: str, request: RemotingCommand, timeout_ms: int, before_send: Callable[[], None] = send_always
     ) -> RemotingCommand:
         """Return the answer of a peer; raises InvokeError at once where there was none a moment ago."""
         self._check(address)

@@ -116,11 +116,7 @@ class TopicUnderPolicy:
         self.is_starting = False
 
     def evaluate(
-        self,
-        reading: TopicReading,
-        policy: ScalingPolicy,
-        resizes: KnownResizes,
-        outlook: AnalysisOutlook,
+        self, reading: TopicReading, policy: ScalingPolicy, resizes: KnownResizes, outlook: AnalysisOutlook
     ) -> tuple[ScalingVerdict, TopicNumbers]:
         """Take one reading, and return what follows from all of them."""
         if resizes.of_topic != self._resizes.of_topic and self.facts is not None:
