@@ -232,7 +232,9 @@ class Autoscaler:
     async def _look_at(self, topics: Mapping[str, TopicUnderPolicy], term: int) -> None:
         await all_results(self._refresh(topic, each) for topic, each in topics.items())
         known = {topic: each.facts for topic, each in topics.items() if each.facts is not None}
-        readings = await self._readings.read(known)
+        policies = {topic: self.policies.table.policy_of(topic) for topic in known}
+        limited = [topic for topic, policy in policies.items() if policy is not None and policy.broker_writes_max]
+        readings = await self._readings.read(known, limited)
         for number, reading in enumerate(readings, 1):
             if not self._is_current() or self._term != term:
                 return
