@@ -66,8 +66,6 @@ def _shown(verdict: ScalingVerdict) -> object:
 
 
 class _DryRun:
-    """Plays the samples."""
-
     def __init__(self, policy: ScalingPolicy, start: DryRunStart) -> None:
         self._policy, self._start = policy, start
         self._watch = TopicWatch()

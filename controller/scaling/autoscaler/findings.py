@@ -120,8 +120,6 @@ NEW_HIGH_FACTOR: Final = 1.2
 
 @dataclass(slots=True)
 class _FindingRun:
-    """How often a finding was seen since it began."""
-
     since_ms: int
     seen: float = 0.0
     samples: float = 0.0

@@ -144,7 +144,6 @@ def _repeated(row: Mapping[str, Any], position: int, first: dict[str, int]) -> I
 
 
 def _problems(row: Any) -> Iterator[Problem]:
-    """Yield the properties of a policy that are wrong, and how."""
     if isinstance(row, Mapping) and "topic" not in row:
         yield "topic", "is missing: the name of a topic, or a pattern with * and ?"
     read, problems = read_properties(row, _KIND)

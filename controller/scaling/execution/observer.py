@@ -314,8 +314,6 @@ class TopicObserver:
             return None
 
     async def _clusters(self) -> list[ClusterBrokers]:
-        """Return all broker sets, as each NameServer that answers knows them."""
-
         async def answered(address: str) -> ClusterBrokers | None:
             try:
                 return await self._admin.call(address, registered_and_away())

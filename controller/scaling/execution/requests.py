@@ -36,8 +36,6 @@ _Client = tuple[str, str, str]
 
 
 class _Silence(NamedTuple):
-    """A client that did not answer."""
-
     #: When it is queried again, monotonic.
     until_ms: int
     lasts_ms: int

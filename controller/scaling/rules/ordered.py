@@ -237,7 +237,6 @@ def _fitting_conf(this: ResizeRound) -> str | None:
 
 
 def _left(this: ResizeRound) -> Iterator[str]:
-    """Yield what is not as it was before the resize."""
     before = this.operation.order_conf
     for resize, counts in _shown(this):
         if counts is None:

@@ -287,7 +287,6 @@ def _is_deleted(operation: ResizeOperation, observation: ResizeObservation) -> b
 
 
 def _blocked(this: ResizeRound) -> ResizeDecision:
-    """Go on as soon as the reason has ended."""
     operation = this.operation
     resume = operation.resume_phase
     assert resume is not None, "a blocked operation knows its phase"
@@ -309,7 +308,6 @@ def _is_paused_too_long(this: ResizeRound) -> bool:
 
 
 def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
-    """Begin anew what relied on a master that failed or was started again."""
     operation = this.operation
     seen = {name: view.master for name, view in this.observation.sets.items() if view.master is not None}
     changed = sorted(name for name, master in seen.items() if operation.masters.get(name) != master)

@@ -194,7 +194,6 @@ def _post_check(this: ResizeRound) -> ResizeDecision:
 
 
 def _grown(this: ResizeRound) -> tuple[str, ...]:
-    """Return sentences about dropped queues that have new messages, of the brokers that answered."""
     answered = {
         QueueId(name, queue_id): end.max_offset
         for name, view in this.observation.sets.items()

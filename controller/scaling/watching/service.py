@@ -296,7 +296,6 @@ class Autoscaler:
         return self._measures
 
     async def _wait_until(self, deadline_ms: int) -> None:
-        """Wait, unless this controller ceases to lead."""
         while self._is_current():
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:

@@ -145,7 +145,6 @@ class PolicyTopics:
         return list(found)
 
     async def _look(self) -> None:
-        """Request the list if it is old; without any answer the last one counts."""
         now_ms = self._now_ms()
         if self._listed_ms is not None and now_ms - self._listed_ms < LIST_MS:
             return
