@@ -20,7 +20,7 @@ from controller.scaling.execution.operations import ENDED_MAX, Operations
 from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.service import QueueScaling
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.watching.decisions import Decisions, FoundVerdict, Proposal
+from controller.scaling.watching.decisions import Decisions, Proposal
 from controller.scaling.watching.events import (
     ROUND_DURATION,
     TOPICS_LEFT_OUT,
@@ -257,8 +257,7 @@ class Autoscaler:
             return
         try:
             resizes = KnownResizes(self._past.of_topic(topic), self._past.known_since_unix_ms)
-            verdict, numbers = watched.evaluate(reading, policy, resizes, self._outlook(topic))
-            self._decisions.take(watched, FoundVerdict(policy, verdict, numbers))
+            self._decisions.take(watched, watched.evaluate(reading, policy, resizes, self._outlook(topic)))
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
