@@ -194,15 +194,6 @@ async def test_plan_with_problems_is_answered_and_its_start_refused_with_the_sam
     assert (await controller.get(OPERATIONS))[1]["total"] == 0
 
 
-async def test_short_wait_is_a_warning(controller):
-    _, plan = await post(controller, PLAN, GROW | {"waits": {"producersMs": 5000}})
-    assert plan["problems"] == []
-    assert plan["warnings"][0] == (
-        "producersMs of 5000 is shorter than the default of 90000: producers that poll their routes more slowly may "
-        "send to queues that are about to be closed"
-    )
-
-
 async def test_broker_that_does_not_answer_is_named_by_the_plan(broker, controller):
     broker.topic["perm"] = 6
     await broker.peer.close()
@@ -264,13 +255,6 @@ async def test_what_a_resize_waited_for_before_its_present_phase_is_not_shown(br
     assert (resumed["phase"], resumed["waitsFor"], resumed["observedUnixMs"]) == ("WRITE_DOWN", [], None)
 
 
-async def test_resume_is_recorded_with_its_reason(controller):
-    path = await store(controller, a_resize(phase=ResizePhase.CONFLICT, problem="somebody"))
-    status, resumed = await post(controller, f"{path}/resume", {"reason": "put right"})
-    assert (status, resumed["phase"]) == (200, "WRITE_DOWN")
-    assert resumed["steps"][-1]["evidence"] == ["resumed by the operator: put right"]
-
-
 async def test_waived_group_is_shown(controller):
     path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
     status, waived = await post(controller, f"{path}/waive", {"group": GROUP})
@@ -289,12 +273,6 @@ async def test_who_gave_up_a_set_and_why_is_shown(controller):
     assert going["steps"][-1]["evidence"] == ["broker-b was given up by ann: sold"]
     status, sentence = message(await post(controller, f"{path}/give-up", body))
     assert (status, sentence) == (409, "broker-b is no set of resize-1; those that it has: broker-a.")
-
-
-async def test_group_that_the_topic_does_not_have_is_not_waived(controller):
-    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
-    status, sentence = message(await post(controller, f"{path}/waive", {"group": "g11"}))
-    assert (status, sentence) == (409, f"g11 is no group of {TOPIC}; those that can be waived: {GROUP}.")
 
 
 async def test_group_is_not_waived_while_nobody_knows_the_groups(broker, controller):
@@ -335,14 +313,6 @@ async def test_command_to_an_unknown_resize_is_not_found(controller, command, bo
     assert message(await post(controller, f"{OPERATIONS}/nope/{command}", body)) == (
         404,
         "there is no operation nope.",
-    )
-
-
-async def test_command_that_does_not_fit_the_phase_says_why(controller):
-    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
-    assert message(await post(controller, f"{path}/resume", {"reason": ""})) == (
-        409,
-        "resize-1 is in DRAIN and goes on by itself.",
     )
 
 
