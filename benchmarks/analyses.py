@@ -171,8 +171,8 @@ def a_report(bench: Bench) -> None:
     place = argparse.Namespace(output=str(bench.folder / "month"), file=str(bench.folder / "report.html"))
     bench.take("the page", rows, partial(report, place))
     bench.note(Measured("**results and page, from parts**", rows, time.perf_counter() - began, REPORT_SECONDS_MAX))
-    work = partial(_in_a_new_process, bench, window)
-    bench.take("results once more, in a new process: with Spark's start, and Java not warm", rows, work)
+    in_a_new_process = partial(_in_a_new_process, bench, window)
+    bench.take("results once more, in a new process: with Spark's start, and Java not warm", rows, in_a_new_process)
 
 
 def many_brokers(bench: Bench) -> None:

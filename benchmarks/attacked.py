@@ -31,7 +31,6 @@ from servers import JAVA_HEAP, REPOSITORY
 ABUSE = REPOSITORY / "tests" / "abuse"
 sys.path.insert(0, str(ABUSE))
 
-WITNESSES = {"namesrv": ABUSE / "witness.py", "controller": ABUSE / "controller_witness.py"}
 #: What is asked of a server before anything is measured.
 WARMING = {
     "namesrv": (GET_ROUTE, {"topic": "nobody", "acceptStandardJsonOnly": "true"}),
@@ -247,7 +246,7 @@ class Watch:
 
     @contextlib.contextmanager
     def _witness(self) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, str(WITNESSES[self._kind]), str(self._target.port)]
+        command = [sys.executable, str(ABUSE / "witness.py"), self._kind, str(self._target.port)]
         witness = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert witness.stdout is not None, "it was asked for"
         if witness.stdout.readline() != "ready\n":

@@ -440,11 +440,12 @@ def profile(folder: Path, plan: Plan) -> None:
     """Write what ours spends its time on; setting up is in it, so it is kept short beside the measured time."""
     import pstats  # noqa: PLC0415  # only here
 
-    with running(ProfiledController(folder, "ours", **PROPERTIES)) as controller:
+    profiled = ProfiledController(folder, "ours", **PROPERTIES)
+    with running(profiled) as controller:
         outcome = measured(controller, plan)
     with PROFILE.open("w") as file:
         print(f"{plan}, under cProfile: {outcome.usage.cpu_percent:.0f} % of a core.", file=file)
-        pstats.Stats(str(controller.profile), stream=file).strip_dirs().sort_stats("tottime").print_stats(PROFILE_LINES)
+        pstats.Stats(str(profiled.profile), stream=file).strip_dirs().sort_stats("tottime").print_stats(PROFILE_LINES)
     print(PROFILE.read_text())
 
 

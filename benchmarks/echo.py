@@ -19,7 +19,7 @@ class Echo(asyncio.Protocol):
         self._answer = answer
         self._length = struct.Struct(">I").unpack_from
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Keep the way back."""
         self._write = transport.write
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from client_views import ConsumerView, ProducerView, longest_gap_s
+from client_views import ConsumerView, Failed, ProducerView, Stored, longest_gap_s
 from failover_ways import BALANCES_AS_IT_COMES, Site, Way
 from peers.servers import Broker
 from role_addressed import AS_IT_COMES, now_ms
@@ -186,7 +186,8 @@ class Failovers:
 
         def kinds() -> Iterator[tuple[str, str]]:
             for producer in self._clients.producers:
-                for each in (*producer.stored(), *producer.failed()):
+                sends: list[Stored | Failed] = [*producer.stored(), *producer.failed()]
+                for each in sends:
                     begun = [kind for kind, began_ms in self._began_ms.items() if began_ms <= each.unix_ms]
                     if begun:
                         yield each.key, begun[-1]

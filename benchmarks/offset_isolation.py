@@ -189,9 +189,9 @@ class ElectionSite:
         """End all."""
         for each in (broker for brokers in self.sets for broker in brokers):
             each.die()
-        for each in self.controllers:
-            if each.process is not None:
-                each.process.stop()
+        for controller in self.controllers:
+            if controller.process is not None:
+                controller.process.stop()
         self.etcd.stop()
 
 

@@ -48,7 +48,7 @@ class Peer(asyncio.Protocol):
         self._waiting: deque[Answered] = deque()
         self.lost = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Keep the way back."""
         self.transport = transport
 

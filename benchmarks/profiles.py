@@ -87,9 +87,9 @@ class Bench:
             SystemClock(),
             options,
         )
-        self.transport: Any = Taking()
-        self.connection = Connection(server)
-        self.connection.connection_made(self.transport)
+        transport: Any = Taking()
+        self.transport, self.connection = transport, Connection(server)
+        self.connection.connection_made(transport)
 
     async def send(self, frame: bytes) -> None:
         """Hand over a request and wait for its answer."""

@@ -22,22 +22,25 @@ from history.landing import Landing
 from history.rows import Moment, Recordable, RowMaker, encoded
 from history.schemas import TICK_INTERVAL_MS
 from history.server_rows import LifecycleEvent, Tick
-from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
+from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import Event, HeartbeatKind
 from namesrv.core.values.topics import SharedSettings
-from namesrv.recording.rows import RouteProperties, SetsChanged, configured, is_recorded
-from namesrv.recording.snapshot_rows import (
+from namesrv.recording.rows import (
     SNAPSHOT_TOPICS,
     BrokerSetRun,
     MappingsSnapshot,
     Piece,
     QueueSettings,
+    RouteProperties,
+    SetsChanged,
     SnapshotFinished,
     SnapshotTopics,
+    configured,
+    is_recorded,
     snapshot,
 )
 from namesrv.settings.config import NameServerConfig
@@ -430,7 +433,7 @@ class NameServer:
     ) -> tuple[BrokerSetRun, ...]:
         holders = tables.topics.holders_of(topic)
         if topic in self._odd:
-            queues = tables.topics.queues_of(topic)
+            queues = tables.topics.of_topic(topic)
             assert queues is not None, "it was there a line ago"
             runs = _runs_of(queues)
             if self._is_alike(topic):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from synthetic.arrow_types import ARROW_TYPES
 
-from analytics.ingest.manifest import WHOLE_DAY, Day, Hour, save_day, unit_folder
+from analytics.ingest.manifest import WHOLE_DAY, Day, Hour, family_folder, save_day
 from analytics.shared.days import DAY_US, date_at, span_of
 from analytics.spark.storage import LocalStorage
 from history.columns import Type
@@ -80,7 +80,7 @@ def store_a_day(root: Path, count: int, day: int) -> None:
 
 
 def _store(storage: LocalStorage, date: str, family: str, tables: Iterable[pa.Table]) -> None:
-    folder = unit_folder(family, date, WHOLE_DAY)
+    folder = f"{family_folder(family)}/date={date}/hour={WHOLE_DAY}"
     place = Path(storage.uri(folder).removeprefix("file://"))
     place.mkdir(parents=True)
     paths, rows = [], 0

@@ -120,7 +120,7 @@ class Querying:
         sides = [self._plan.route(topic, at_us) for at_us in (first_us, second_us)]
         true = {
             (change, name, queues)
-            for change, mine, other in (("removed", *sides), ("added", *reversed(sides)))
+            for change, (mine, other) in (("removed", sides), ("added", sides[::-1]))
             for name, queues in mine.items()
             if other.get(name) != queues
         }

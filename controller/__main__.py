@@ -18,8 +18,7 @@ def main() -> None:
 
 def _serve(start: Start[ControllerConfig]) -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
-    from controller.app.identity import logged_id  # noqa: PLC0415
-    from controller.app.service import Controller  # noqa: PLC0415
+    from controller.app.service import Controller, logged_id  # noqa: PLC0415
     from serving.process.process import serve, serve_together  # noqa: PLC0415
 
     config, ignored = start.config, start.ignored

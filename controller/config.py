@@ -6,21 +6,21 @@ jRaft mean nothing here. Options about who learns of a new master are inherited 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
 
 from controller.failure_detection.detector import SILENCE_MS_MIN
 from controller.role_options import RoleOptions, role_conflicts
 from remoting.protocol.addresses import NamedAddress, named_address, split_address
 from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config.etcd_options import (
+    ETCD_CA_PATH,
+    ETCD_CERT_PATH,
+    ETCD_ENDPOINTS,
+    ETCD_KEY_PATH,
+    ETCD_PASSWORD,
+    ETCD_USER,
     STORE,
-    EtcdCaPath,
-    EtcdCertPath,
-    EtcdEndpoints,
-    EtcdKeyPath,
-    EtcdPassword,
-    EtcdUser,
     etcd_conflicts,
 )
 from serving.config.options import (
@@ -37,18 +37,19 @@ from serving.config.options import (
     NamedAddressList,
     OneOf,
     Only,
-    Option,
     Text,
     Whole,
     Within,
+    described,
+    option,
     unused,
 )
 from serving.config.server_config import (
-    ConfigBlackList,
-    ConfigStorePath,
-    FrameBytesMax,
-    HttpPort,
-    ListenPort,
+    CONFIG_BLACK_LIST,
+    CONFIG_STORE_PATH,
+    FRAME_BYTES_MAX,
+    HTTP_PORT,
+    LISTEN_PORT,
 )
 from serving.config.server_kind import ServerKind
 
@@ -66,274 +67,244 @@ _PEERS: Final = Fixed("it can prevent the next start")
 class ControllerConfig(RoleOptions):
     """All options. Each comment names the reader, or why nobody here reads it."""
 
-    config_store_path: ConfigStorePath = "~/controller/controller.properties"
-    config_black_list: ConfigBlackList = "configBlackList;configStorePath"
-    listen_port: ListenPort = 9878
-    http_port: HttpPort = 9881
+    config_store_path: str = described("~/controller/controller.properties", CONFIG_STORE_PATH)
+    config_black_list: str = described("configBlackList;configStorePath", CONFIG_BLACK_LIST)
+    listen_port: int = described(9878, LISTEN_PORT)
+    http_port: int = described(9881, HTTP_PORT)
     #: The longest request (1006) has a body of 1 MiB, and a header has 256 KiB at most: handlers.py,
     #: remoting/protocol/frame.py.
     #: What is somewhat longer is still answered with its limit, and not disconnected.
-    frame_bytes_max: FrameBytesMax = 2 * 1024 * 1024
+    frame_bytes_max: int = described(2 * 1024 * 1024, FRAME_BYTES_MAX)
 
     # ControllerConfig
 
     #: Read by app/service.py.
-    controller_store_path: Annotated[
-        str, Option("controllerStorePath", FilePath(may_be_blank=False), "Folder of the embedded store.", NAMES_A_FILE)
-    ] = "~/controller/store"
+    controller_store_path: str = option(
+        "~/controller/store",
+        "controllerStorePath",
+        FilePath(may_be_blank=False),
+        "Folder of the embedded store.",
+        NAMES_A_FILE,
+    )
     #: Read by election_runner.py.
-    enable_elect_unclean_master: Annotated[
-        bool,
-        Option(
-            "enableElectUncleanMaster",
-            _FLAG,
-            "A broker outside the SyncStateSet may become master: if it requests that and nobody in the set may live, "
-            "or if an operator designates it, even while a healthy master leads; messages get lost.",
-            Closed("it decides whether messages are given up, or a set stays without master"),
-            at_once=True,
-        ),
-    ] = False
+    enable_elect_unclean_master: bool = option(
+        False,
+        "enableElectUncleanMaster",
+        _FLAG,
+        "A broker outside the SyncStateSet may become master: if it requests that and nobody in the set may live, "
+        "or if an operator designates it, even while a healthy master leads; messages get lost.",
+        Closed("it decides whether messages are given up, or a set stays without master"),
+        at_once=True,
+    )
     #: Read by election_runner.py.
-    notify_broker_role_changed: Annotated[
-        bool,
-        Option(
-            "notifyBrokerRoleChanged",
-            _FLAG,
-            "Brokers are notified of a new master at once; else they learn it in 5 s.",
-            Within(Only(True), "without it brokers learn of a new master 5 s later"),
-            at_once=True,
-        ),
-    ] = True
+    notify_broker_role_changed: bool = option(
+        True,
+        "notifyBrokerRoleChanged",
+        _FLAG,
+        "Brokers are notified of a new master at once; else they learn it in 5 s.",
+        Within(Only(True), "without it brokers learn of a new master 5 s later"),
+        at_once=True,
+    )
     #: Read by service.py.
-    controller_request_thread_pool_queue_capacity: Annotated[
-        int,
-        Option(
-            "controllerRequestThreadPoolQueueCapacity",
-            _AT_LEAST_1,
-            "Requests that may wait; beyond it they are answered SYSTEM_BUSY.",
-            KEEPS_OUT,
-        ),
-    ] = 50000
+    controller_request_thread_pool_queue_capacity: int = option(
+        50000,
+        "controllerRequestThreadPoolQueueCapacity",
+        _AT_LEAST_1,
+        "Requests that may wait; beyond it they are answered SYSTEM_BUSY.",
+        KEEPS_OUT,
+    )
     #: Threads of the Java server.
-    controller_thread_pool_nums: Annotated[
-        int, unused("controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.")
-    ] = 16
+    controller_thread_pool_nums: int = unused(16, "controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.")
     #: Sets without master are looked at all the time here.
-    scan_inactive_master_interval_ms: Annotated[
-        int, unused("scanInactiveMasterInterval", _ANY_NUMBER, "Time between two checks for failed masters.")
-    ] = 5000
+    scan_inactive_master_interval_ms: int = unused(
+        5000, "scanInactiveMasterInterval", _ANY_NUMBER, "Time between two checks for failed masters."
+    )
     #: suspectTimeoutMs decides here.
-    scan_not_active_broker_interval_ms: Annotated[
-        int, unused("scanNotActiveBrokerInterval", _ANY_NUMBER, "Time between two looks for silent brokers.")
-    ] = 5000
+    scan_not_active_broker_interval_ms: int = unused(
+        5000, "scanNotActiveBrokerInterval", _ANY_NUMBER, "Time between two looks for silent brokers."
+    )
     #: An election that ends without master is not repeated at once here.
-    elect_master_max_retry_count: Annotated[
-        int, unused("electMasterMaxRetryCount", _ANY_NUMBER, "How often an election is repeated.")
-    ] = 3
+    elect_master_max_retry_count: int = unused(
+        3, "electMasterMaxRetryCount", _ANY_NUMBER, "How often an election is repeated."
+    )
     #: Reads are never stale here.
-    process_read_event: Annotated[
-        bool,
-        Option(
-            "processReadEvent",
-            _FLAG,
-            "Reads go through the log.",
-            ANY_VALUE,
-            has_effect=False,
-            also=("isProcessReadEvent",),
-        ),
-    ] = False
+    process_read_event: bool = option(
+        False,
+        "processReadEvent",
+        _FLAG,
+        "Reads go through the log.",
+        ANY_VALUE,
+        has_effect=False,
+        also=("isProcessReadEvent",),
+    )
     #: DLedger and jRaft: the store is another one here.
-    controller_type: Annotated[str, Option("controllerType", _TEXT, "DLedger or jRaft.", _PEERS, has_effect=False)] = (
-        "DLedger"
-    )
-    controller_dleger_group: Annotated[str, unused("controllerDLegerGroup", _TEXT, "Group of DLedger.")] = ""
+    controller_type: str = option("DLedger", "controllerType", _TEXT, "DLedger or jRaft.", _PEERS, has_effect=False)
+    controller_dleger_group: str = unused("", "controllerDLegerGroup", _TEXT, "Group of DLedger.")
     #: The port of the own entry is listenPort, as in Java.
-    controller_dleger_peers: Annotated[
-        str,
-        Option(
-            "controllerDLegerPeers",
-            _TEXT,
-            "Peers of DLedger, ID-HOST:PORT with ; between them: the port of this one is the default of listenPort.",
-            _PEERS,
-        ),
-    ] = ""
-    controller_dleger_self_id: Annotated[
-        str, Option("controllerDLegerSelfId", _TEXT, "Id of this controller in controllerDLegerPeers.", _PEERS)
-    ] = ""
-    mapped_file_size_bytes: Annotated[
-        int, unused("mappedFileSize", _ANY_NUMBER, "Size of a log file of DLedger, in bytes.")
-    ] = 1024 * 1024 * 1024
-    jraft_election_timeout_ms: Annotated[
-        int, unused("jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.")
-    ] = 1000
-    jraft_scan_wait_timeout_ms: Annotated[
-        int, unused("jRaftScanWaitTimeoutMs", _ANY_NUMBER, "Wait of jRaft before a scan.")
-    ] = 1000
-    jraft_snapshot_interval_secs: Annotated[
-        int, unused("jRaftSnapshotIntervalSecs", _ANY_NUMBER, "Time between snapshots of jRaft.")
-    ] = 3600
-    jraft_group_id: Annotated[str, unused("jRaftGroupId", _TEXT, "Group of jRaft.")] = "jRaft-Controller"
-    jraft_server_id: Annotated[str, unused("jRaftServerId", _TEXT, "This peer of jRaft.")] = "localhost:9880"
-    jraft_init_conf: Annotated[str, Option("jRaftInitConf", _TEXT, "Peers of jRaft.", _PEERS, has_effect=False)] = (
-        "localhost:9880,localhost:9881,localhost:9882"
+    controller_dleger_peers: str = option(
+        "",
+        "controllerDLegerPeers",
+        _TEXT,
+        "Peers of DLedger, ID-HOST:PORT with ; between them: the port of this one is the default of listenPort.",
+        _PEERS,
     )
-    jraft_controller_rpc_addr: Annotated[
-        str, unused("jRaftControllerRPCAddr", _TEXT, "Addresses of the peers of jRaft.")
-    ] = "localhost:9770,localhost:9771,localhost:9772"
+    controller_dleger_self_id: str = option(
+        "", "controllerDLegerSelfId", _TEXT, "Id of this controller in controllerDLegerPeers.", _PEERS
+    )
+    mapped_file_size_bytes: int = unused(
+        1024 * 1024 * 1024, "mappedFileSize", _ANY_NUMBER, "Size of a log file of DLedger, in bytes."
+    )
+    jraft_election_timeout_ms: int = unused(1000, "jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.")
+    jraft_scan_wait_timeout_ms: int = unused(
+        1000, "jRaftScanWaitTimeoutMs", _ANY_NUMBER, "Wait of jRaft before a scan."
+    )
+    jraft_snapshot_interval_secs: int = unused(
+        3600, "jRaftSnapshotIntervalSecs", _ANY_NUMBER, "Time between snapshots of jRaft."
+    )
+    jraft_group_id: str = unused("jRaft-Controller", "jRaftGroupId", _TEXT, "Group of jRaft.")
+    jraft_server_id: str = unused("localhost:9880", "jRaftServerId", _TEXT, "This peer of jRaft.")
+    jraft_init_conf: str = option(
+        "localhost:9880,localhost:9881,localhost:9882",
+        "jRaftInitConf",
+        _TEXT,
+        "Peers of jRaft.",
+        _PEERS,
+        has_effect=False,
+    )
+    jraft_controller_rpc_addr: str = unused(
+        "localhost:9770,localhost:9771,localhost:9772",
+        "jRaftControllerRPCAddr",
+        _TEXT,
+        "Addresses of the peers of jRaft.",
+    )
     #: Metrics are served at httpPort.
-    metrics_exporter_type: Annotated[str, unused("metricsExporterType", _TEXT, "How metrics leave.")] = "DISABLE"
-    metrics_grpc_exporter_target: Annotated[str, unused("metricsGrpcExporterTarget", _TEXT, "Where metrics go.")] = ""
-    metrics_grpc_exporter_header: Annotated[str, unused("metricsGrpcExporterHeader", _TEXT, "Header of that.")] = ""
-    metric_grpc_exporter_timeout_ms: Annotated[
-        int, unused("metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that.")
-    ] = 3000
-    metric_grpc_exporter_interval_ms: Annotated[
-        int, unused("metricGrpcExporterIntervalInMills", _ANY_NUMBER, "Interval of that.")
-    ] = 60000
-    metric_logging_exporter_interval_ms: Annotated[
-        int, unused("metricLoggingExporterIntervalInMills", _ANY_NUMBER, "Interval of logged metrics.")
-    ] = 10000
-    metrics_prom_exporter_port: Annotated[
-        int, unused("metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.")
-    ] = 5557
-    metrics_prom_exporter_host: Annotated[str, unused("metricsPromExporterHost", _TEXT, "Address of the metrics.")] = ""
-    metrics_label: Annotated[str, unused("metricsLabel", _TEXT, "Labels of all metrics.")] = ""
-    metrics_in_delta: Annotated[bool, unused("metricsInDelta", _FLAG, "Metrics are differences.")] = False
+    metrics_exporter_type: str = unused("DISABLE", "metricsExporterType", _TEXT, "How metrics leave.")
+    metrics_grpc_exporter_target: str = unused("", "metricsGrpcExporterTarget", _TEXT, "Where metrics go.")
+    metrics_grpc_exporter_header: str = unused("", "metricsGrpcExporterHeader", _TEXT, "Header of that.")
+    metric_grpc_exporter_timeout_ms: int = unused(
+        3000, "metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that."
+    )
+    metric_grpc_exporter_interval_ms: int = unused(
+        60000, "metricGrpcExporterIntervalInMills", _ANY_NUMBER, "Interval of that."
+    )
+    metric_logging_exporter_interval_ms: int = unused(
+        10000, "metricLoggingExporterIntervalInMills", _ANY_NUMBER, "Interval of logged metrics."
+    )
+    metrics_prom_exporter_port: int = unused(5557, "metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.")
+    metrics_prom_exporter_host: str = unused("", "metricsPromExporterHost", _TEXT, "Address of the metrics.")
+    metrics_label: str = unused("", "metricsLabel", _TEXT, "Labels of all metrics.")
+    metrics_in_delta: bool = unused(False, "metricsInDelta", _FLAG, "Metrics are differences.")
 
     # Ours
 
     #: Read by service.py. A pause of 2,000 ms, up to 1,000 after the last heartbeat, must not move a master, which has
     #: 300 ms for the answer to a probe. A slave of a frozen master notices its own election only when its read ends,
     #: each second after the freeze: elected within 3 s, it serves a second earlier.
-    suspect_timeout_ms: Annotated[
-        int,
-        Option(
-            "suspectTimeoutMs",
-            Whole(SILENCE_MS_MIN, 600_000),
-            "Silence after which a broker is probed, in milliseconds; without an answer it has failed.",
-            Closed("longer leaves failed masters in place, shorter replaces living ones"),
-            at_once=True,
-        ),
-    ] = 2800
+    suspect_timeout_ms: int = option(
+        2800,
+        "suspectTimeoutMs",
+        Whole(SILENCE_MS_MIN, 600_000),
+        "Silence after which a broker is probed, in milliseconds; without an answer it has failed.",
+        Closed("longer leaves failed masters in place, shorter replaces living ones"),
+        at_once=True,
+    )
     #: Read by requests.py.
-    adopt_unknown_brokers: Annotated[
-        bool,
-        Option(
-            "adoptUnknownBrokers",
-            _FLAG,
-            "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
-            Closed("it decides which brokers belong to a set, and so whose log may lead"),
-            at_once=True,
-        ),
-    ] = False
+    adopt_unknown_brokers: bool = option(
+        False,
+        "adoptUnknownBrokers",
+        _FLAG,
+        "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
+        Closed("it decides which brokers belong to a set, and so whose log may lead"),
+        at_once=True,
+    )
     #: Read by service.py.
-    advertised_address: Annotated[
-        str,
-        Option(
-            "advertisedAddress",
-            AddressList(),
-            "Address host:port at which brokers reach this controller; blank for bindAddress and listenPort, or the "
-            "address of this machine.",
-            Fixed("it sends brokers to other servers"),
-        ),
-    ] = ""
+    advertised_address: str = option(
+        "",
+        "advertisedAddress",
+        AddressList(),
+        "Address host:port at which brokers reach this controller; blank for bindAddress and listenPort, or the "
+        "address of this machine.",
+        Fixed("it sends brokers to other servers"),
+    )
     #: Read by service.py.
-    analytics_dir: Annotated[
-        str,
-        Option(
-            "analyticsDir",
-            _PATH,
-            "Output folder of rmq-analytics: its newest results are metrics, and in the console; blank for none.",
-            NAMES_A_FILE,
-        ),
-    ] = ""
+    analytics_dir: str = option(
+        "",
+        "analyticsDir",
+        _PATH,
+        "Output folder of rmq-analytics: its newest results are metrics, and in the console; blank for none.",
+        NAMES_A_FILE,
+    )
     #: Read by app/service.py and wire/handlers.py.
-    broker_networks: Annotated[
-        str,
-        Option(
-            "brokerNetworks",
-            NamedAddressList(),
-            "Where brokers may be: IP addresses, networks (10.0.0.0/16) or host names, each with or without :port, "
-            "separated by ';'; blank for anywhere. This controller connects nowhere else, except to NameServers.",
-            Fixed("it decides where this controller connects to"),
-        ),
-    ] = ""
+    broker_networks: str = option(
+        "",
+        "brokerNetworks",
+        NamedAddressList(),
+        "Where brokers may be: IP addresses, networks (10.0.0.0/16) or host names, each with or without :port, "
+        "separated by ';'; blank for anywhere. This controller connects nowhere else, except to NameServers.",
+        Fixed("it decides where this controller connects to"),
+    )
     #: Read by service.py.
-    controller_group: Annotated[
-        str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", STORE)
-    ] = "rocketmq"
+    controller_group: str = option(
+        "rocketmq", "controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", STORE
+    )
     #: Read by service.py.
-    controller_id: Annotated[
-        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", STORE)
-    ] = ""
+    controller_id: str = option("", "controllerId", _TEXT, "Name of this controller; blank for its address.", STORE)
     #: Read by app/service.py.
-    namesrv_addr: Annotated[
-        str,
-        Option(
-            "namesrvAddr",
-            AddressList(),
-            "NameServers at which queue scaling looks up topics, all of them; blank switches it off.",
-            Fixed("it decides which brokers are changed"),
-        ),
-    ] = ""
+    namesrv_addr: str = option(
+        "",
+        "namesrvAddr",
+        AddressList(),
+        "NameServers at which queue scaling looks up topics, all of them; blank switches it off.",
+        Fixed("it decides which brokers are changed"),
+    )
     #: Read by app/service.py.
-    scaling_operations_max: Annotated[
-        int,
-        Option(
-            "scalingOperationsMax",
-            Whole(1, 1_000),
-            "Topics that are resized at one time; others wait.",
-            Closed("each of them sends requests to brokers"),
-            at_once=True,
-        ),
-    ] = 20
+    scaling_operations_max: int = option(
+        20,
+        "scalingOperationsMax",
+        Whole(1, 1_000),
+        "Topics that are resized at one time; others wait.",
+        Closed("each of them sends requests to brokers"),
+        at_once=True,
+    )
     #: Read by watching/service.py.
-    scaling_interval_ms: Annotated[
-        int,
-        Option(
-            "scalingIntervalMs",
-            Whole(5_000, 120_000),
-            "How often the autoscaler looks at each topic that has a policy, in milliseconds.",
-            Closed("each look sends requests to brokers"),
-            at_once=True,
-        ),
-    ] = 15_000
+    scaling_interval_ms: int = option(
+        15_000,
+        "scalingIntervalMs",
+        Whole(5_000, 120_000),
+        "How often the autoscaler looks at each topic that has a policy, in milliseconds.",
+        Closed("each look sends requests to brokers"),
+        at_once=True,
+    )
     #: Read by app/service.py.
-    scaling_policy_file: Annotated[
-        str,
-        Option(
-            "scalingPolicyFile",
-            _PATH,
-            "TOML file with the autoscaler's policies, read again when it changes; blank: they are set over HTTP.",
-            NAMES_A_FILE,
-        ),
-    ] = ""
+    scaling_policy_file: str = option(
+        "",
+        "scalingPolicyFile",
+        _PATH,
+        "TOML file with the autoscaler's policies, read again when it changes; blank: they are set over HTTP.",
+        NAMES_A_FILE,
+    )
     #: Read by app/service.py.
-    role_check_port: Annotated[
-        int,
-        Option(
-            "roleCheckPort",
-            Whole(0, 65535),
-            "Port at which proxies and agents check which broker of a set is its master, at bindAddress; 0 for none.",
-            LISTENS,
-        ),
-    ] = 0
+    role_check_port: int = option(
+        0,
+        "roleCheckPort",
+        Whole(0, 65535),
+        "Port at which proxies and agents check which broker of a set is its master, at bindAddress; 0 for none.",
+        LISTENS,
+    )
     #: Read by app/service.py, as all that follow.
-    controller_store: Annotated[
-        StoreKind,
-        Option(
-            "controllerStore",
-            OneOf(get_args(StoreKind)),
-            "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
-            STORE,
-        ),
-    ] = "embedded"
-    etcd_endpoints: EtcdEndpoints = ""
-    etcd_user: EtcdUser = ""
-    etcd_password: EtcdPassword = field(default="", repr=False)
-    etcd_ca_path: EtcdCaPath = ""
-    etcd_cert_path: EtcdCertPath = ""
-    etcd_key_path: EtcdKeyPath = ""
+    controller_store: StoreKind = option(
+        "embedded",
+        "controllerStore",
+        OneOf(get_args(StoreKind)),
+        "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
+        STORE,
+    )
+    etcd_endpoints: str = described("", ETCD_ENDPOINTS)
+    etcd_user: str = described("", ETCD_USER)
+    etcd_password: str = described("", ETCD_PASSWORD)
+    etcd_ca_path: str = described("", ETCD_CA_PATH)
+    etcd_cert_path: str = described("", ETCD_CERT_PATH)
+    etcd_key_path: str = described("", ETCD_KEY_PATH)
 
 
 def permitted_peers(config: ControllerConfig) -> list[NamedAddress]:

@@ -13,8 +13,6 @@ class FieldMissing(RequestRefused):
     """A request lacks a field without which it means nothing; Java answers success or an exception's text."""
 
     def __init__(self, request: str, field: str) -> None:
-        self.request = request
-        self.field = field
         super().__init__(f"{request} needs the header field {field}, which is missing or not readable")
 
 
@@ -25,9 +23,6 @@ class NameTooLong(RequestRefused):
     CHARS_MAX: Final = 1024
 
     def __init__(self, request: str, field: str, chars: int) -> None:
-        self.request = request
-        self.field = field
-        self.chars = chars
         super().__init__(f"{request}: {field} has {chars} characters, more than {self.CHARS_MAX}")
 
 
@@ -35,19 +30,22 @@ class FieldInvalid(RequestRefused):
     """A name or an address that can be none: too long, with control characters, or not `host:port`."""
 
     def __init__(self, request: str, field: str, text: str) -> None:
-        self.request = request
-        self.field = field
         problem = f"of {len(text)} characters; names have at most {NAME_CHARS_MAX}, addresses are host:port"
         if hidden := ", ".join(sorted({escape_of(each) for each in text if not is_plain(each)})[:5]):
             problem = f"as it has characters that are not shown: {hidden}; leave them out, or write Chinese as \\u7ecf"
         super().__init__(f"{request}: {field} cannot be {text[:80]!r} {problem}")
 
 
+class RegistrationRefused(RequestRefused):
+    """A registration is answered with an error, and nothing has changed."""
+
+    ext_fields = MappingProxyType({})
+
+
 class TooManyMembers(RequestRefused):
     """A broker set that would have more brokers than any has; all are sent to every client of its topics."""
 
     def __init__(self, broker_name: str, members_max: int, whose: str = "") -> None:
-        self.broker_name = broker_name
         super().__init__(f"the set {broker_name} has {members_max} brokers{whose}, which is the limit")
 
 
@@ -59,7 +57,6 @@ class TooManyTopics(RequestRefused):
     """Topics beyond what those of one connection, one host or all together may take of the memory."""
 
     def __init__(self, broker_name: str, excess: str) -> None:
-        self.broker_name = broker_name
         super().__init__(f"more topics of {broker_name} are not registered: {excess}")
 
 
@@ -98,8 +95,6 @@ class QueryNotFound(RequestRefused):
     ext_fields = MappingProxyType({})
 
     def __init__(self, namespace: str | None, key: str | None) -> None:
-        self.namespace = namespace
-        self.key = key
         super().__init__(f"No config item, Namespace: {_java(namespace)} Key: {_java(key)}")
 
 
@@ -109,7 +104,6 @@ class KvNamespaceNotFound(RequestRefused):
     code = ResponseCode.QUERY_NOT_FOUND
 
     def __init__(self, namespace: str | None) -> None:
-        self.namespace = namespace
         super().__init__(f"No config item, Namespace: {_java(namespace)}")
 
 
@@ -122,7 +116,6 @@ class TopicNotExist(RequestRefused):
     SHOWN_CHARS_MAX: Final = 1024
 
     def __init__(self, topic: str | None) -> None:
-        self.topic = topic
         super().__init__(
             f"No topic route info in name server for the topic: {_java(topic)[: self.SHOWN_CHARS_MAX]}\n"
             "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

@@ -88,14 +88,11 @@ class BrokerLog(NamedTuple):
 
 
 class ShownOffsets(NamedTuple):
-    """The offsets that a broker shows."""
-
     offsets: Mapping[GroupTopic, Mapping[int, int]]
     #: What it has stored there is not known, which is not nothing.
     unreadable: frozenset[GroupTopic]
 
     def offset(self, key: QueueKey) -> int | None:
-        """Return the offset of a group in a queue; None if it has none."""
         return self.offsets.get(GroupTopic(key.group, key.topic), {}).get(key.queue_id)
 
 
@@ -397,7 +394,6 @@ def fingerprint_of(message: StoredMessage) -> Fingerprint:
 
 
 async def for_all(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], at_once: int = REQUESTS_MAX) -> None:
-    """Do `work` for each item, so many at a time."""
     left: Iterator[Item] = iter(items)
 
     async def worker() -> None:

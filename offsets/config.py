@@ -5,18 +5,18 @@ the history. A change takes effect at the next start.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, get_args
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
 from remoting.protocol.addresses import is_loopback
 from serving.config.etcd_options import (
+    ETCD_CA_PATH,
+    ETCD_CERT_PATH,
+    ETCD_ENDPOINTS,
+    ETCD_KEY_PATH,
+    ETCD_PASSWORD,
+    ETCD_USER,
     STORE,
-    EtcdCaPath,
-    EtcdCertPath,
-    EtcdEndpoints,
-    EtcdKeyPath,
-    EtcdPassword,
-    EtcdUser,
     etcd_conflicts,
 )
 from serving.config.options import (
@@ -26,11 +26,18 @@ from serving.config.options import (
     FilePath,
     Fixed,
     OneOf,
-    Option,
     Text,
     Whole,
+    described,
+    option,
 )
-from serving.config.server_config import ConfigBlackList, ConfigStorePath, FrameBytesMax, ListenPort, ServerConfig
+from serving.config.server_config import (
+    CONFIG_BLACK_LIST,
+    CONFIG_STORE_PATH,
+    FRAME_BYTES_MAX,
+    LISTEN_PORT,
+    ServerConfig,
+)
 from serving.config.server_kind import ServerKind
 from serving.shapes.offsets import RepairMode, StoreKind
 
@@ -46,177 +53,145 @@ _WRITES: Final = Fixed("it decides what an acknowledgement means, and how much m
 class OffsetManagerConfig(ServerConfig):
     """All options. Each comment names the reader; those of ServerConfig without one are no options here."""
 
-    config_store_path: ConfigStorePath = ""
-    config_black_list: ConfigBlackList = ""
-    listen_port: ListenPort = 0
-    frame_bytes_max: FrameBytesMax = 1024
+    config_store_path: str = described("", CONFIG_STORE_PATH)
+    config_black_list: str = described("", CONFIG_BLACK_LIST)
+    listen_port: int = described(0, LISTEN_PORT)
+    frame_bytes_max: int = described(1024, FRAME_BYTES_MAX)
     #: Read by http_process.py, as the next one.
-    http_port: Annotated[
-        int, Option("httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0 for any free port.", LISTENS)
-    ] = 9883
-    client_token_file: Annotated[
-        str,
-        Option(
-            "clientTokenFile",
-            FilePath(),
-            "File whose first line, of 16 characters or more, is the token of clients: they may commit and read "
-            "offsets, and neither reset nor delete them. Read again when it changes; blank: they use the other token.",
-            NAMES_A_FILE,
-        ),
-    ] = ""
+    http_port: int = option(
+        9883, "httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0 for any free port.", LISTENS
+    )
+    client_token_file: str = option(
+        "",
+        "clientTokenFile",
+        FilePath(),
+        "File whose first line, of 16 characters or more, is the token of clients: they may commit and read "
+        "offsets, and neither reset nor delete them. Read again when it changes; blank: they use the other token.",
+        NAMES_A_FILE,
+    )
     #: Read by manager.py, as all that follow.
-    advertised_address: Annotated[
-        str,
-        Option(
-            "advertisedAddress",
-            AddressList(),
-            "Address host:port at which clients reach this manager; blank for httpBindAddress and httpPort, or the "
-            "address of this machine.",
-            Fixed("it sends clients to other servers"),
-        ),
-    ] = ""
-    manager_group: Annotated[
-        str, Option("managerGroup", Text(may_be_blank=False), "Name of the offset managers of one store.", STORE)
-    ] = "rocketmq"
-    manager_id: Annotated[
-        str, Option("managerId", Text(), "Name of this offset manager; blank for its address.", STORE)
-    ] = ""
-    store_path: Annotated[
-        str,
-        Option(
-            "storePath",
-            FilePath(may_be_blank=False),
-            "Folder of the readings of brokers, and of the offsets that clients commit to this manager.",
-            NAMES_A_FILE,
-        ),
-    ] = "~/offset-manager/store"
-    store: Annotated[
-        StoreKind,
-        Option(
-            "store",
-            OneOf(get_args(StoreKind)),
-            "Where offsets are kept that clients commit: a file of this manager alone, or etcd, for several managers.",
-            STORE,
-        ),
-    ] = "embedded"
+    advertised_address: str = option(
+        "",
+        "advertisedAddress",
+        AddressList(),
+        "Address host:port at which clients reach this manager; blank for httpBindAddress and httpPort, or the "
+        "address of this machine.",
+        Fixed("it sends clients to other servers"),
+    )
+    manager_group: str = option(
+        "rocketmq", "managerGroup", Text(may_be_blank=False), "Name of the offset managers of one store.", STORE
+    )
+    manager_id: str = option("", "managerId", Text(), "Name of this offset manager; blank for its address.", STORE)
+    store_path: str = option(
+        "~/offset-manager/store",
+        "storePath",
+        FilePath(may_be_blank=False),
+        "Folder of the readings of brokers, and of the offsets that clients commit to this manager.",
+        NAMES_A_FILE,
+    )
+    store: StoreKind = option(
+        "embedded",
+        "store",
+        OneOf(get_args(StoreKind)),
+        "Where offsets are kept that clients commit: a file of this manager alone, or etcd, for several managers.",
+        STORE,
+    )
     #: Read by commits/, as the next three.
-    flush_interval_ms: Annotated[
-        int,
-        Option(
-            "flushIntervalMs",
-            Whole(10, 10_000),
-            "How long acknowledged offsets are collected before the store gets them, in milliseconds.",
-            _WRITES,
-        ),
-    ] = 100
-    write_through_groups: Annotated[
-        str,
-        Option(
-            "writeThroughGroups",
-            Text(),
-            "Groups whose commits are acknowledged only when the store has them, separated by ';'; * stands for any "
-            "characters, ? for one.",
-            _WRITES,
-        ),
-    ] = ""
-    dirty_keys_max: Annotated[
-        int,
-        Option(
-            "dirtyKeysMax",
-            Whole(1_000, 10_000_000),
-            "Queues whose offsets the store may lack; beyond it commits are refused until it has caught up.",
-            _WRITES,
-        ),
-    ] = 200_000
-    offsets_max: Annotated[
-        int,
-        Option(
-            "offsetsMax",
-            Whole(1_000, 10_000_000),
-            "Offsets of all groups that clients commit, one for each queue that a group consumes.",
-            _WRITES,
-        ),
-    ] = 1_000_000
+    flush_interval_ms: int = option(
+        100,
+        "flushIntervalMs",
+        Whole(10, 10_000),
+        "How long acknowledged offsets are collected before the store gets them, in milliseconds.",
+        _WRITES,
+    )
+    write_through_groups: str = option(
+        "",
+        "writeThroughGroups",
+        Text(),
+        "Groups whose commits are acknowledged only when the store has them, separated by ';'; * stands for any "
+        "characters, ? for one.",
+        _WRITES,
+    )
+    dirty_keys_max: int = option(
+        200_000,
+        "dirtyKeysMax",
+        Whole(1_000, 10_000_000),
+        "Queues whose offsets the store may lack; beyond it commits are refused until it has caught up.",
+        _WRITES,
+    )
+    offsets_max: int = option(
+        1_000_000,
+        "offsetsMax",
+        Whole(1_000, 10_000_000),
+        "Offsets of all groups that clients commit, one for each queue that a group consumes.",
+        _WRITES,
+    )
     #: Read by sets/, as the next one.
-    controller_http_addr: Annotated[
-        str,
-        Option(
-            "controllerHttpAddr",
-            AddressList(),
-            "HTTP ports (httpPort) of all controllers, as host:port with a ';' between: they tell who is master; blank "
-            "for none.",
-            _FOLLOWS,
-        ),
-    ] = ""
-    namesrv_addr: Annotated[
-        str,
-        Option(
-            "namesrvAddr",
-            AddressList(),
-            "All NameServers of broker sets without a controller, as host:port with a ';' between: they tell who is "
-            "master; blank for none.",
-            _FOLLOWS,
-        ),
-    ] = ""
+    controller_http_addr: str = option(
+        "",
+        "controllerHttpAddr",
+        AddressList(),
+        "HTTP ports (httpPort) of all controllers, as host:port with a ';' between: they tell who is master; blank "
+        "for none.",
+        _FOLLOWS,
+    )
+    namesrv_addr: str = option(
+        "",
+        "namesrvAddr",
+        AddressList(),
+        "All NameServers of broker sets without a controller, as host:port with a ';' between: they tell who is "
+        "master; blank for none.",
+        _FOLLOWS,
+    )
     #: Read by repair/, as the next one.
-    repair: Annotated[
-        RepairMode,
-        Option(
-            "repair",
-            OneOf(get_args(RepairMode)),
-            "What happens to offsets that a failover or a restart lost: report lists them, with the command that "
-            "repairs them; act writes them to the new master.",
-            _REPAIRS,
-        ),
-    ] = "report"
-    repair_groups: Annotated[
-        str,
-        Option(
-            "repairGroups",
-            Text(may_be_blank=False),
-            "Groups that act writes for, separated by ';'; * stands for any characters, ? for one. Others are only "
-            "reported.",
-            _REPAIRS,
-        ),
-    ] = "*"
+    repair: RepairMode = option(
+        "report",
+        "repair",
+        OneOf(get_args(RepairMode)),
+        "What happens to offsets that a failover or a restart lost: report lists them, with the command that "
+        "repairs them; act writes them to the new master.",
+        _REPAIRS,
+    )
+    repair_groups: str = option(
+        "*",
+        "repairGroups",
+        Text(may_be_blank=False),
+        "Groups that act writes for, separated by ';'; * stands for any characters, ? for one. Others are only "
+        "reported.",
+        _REPAIRS,
+    )
     #: Read by readings/, as the next one.
-    reading_period_ms: Annotated[
-        int,
-        Option(
-            "readingPeriodMs",
-            Whole(1_000, 60_000),
-            "How often the offsets of each broker are read, in milliseconds.",
-            _READS,
-        ),
-    ] = 5_000
-    readings_bytes_max: Annotated[
-        int,
-        Option(
-            "readingsBytesMax",
-            Whole(64 << 20, 1 << 40),
-            "Room of all readings on disk, in bytes: beyond it the oldest are deleted; the newest one of each broker "
-            "set is always kept.",
-            _READS,
-        ),
-    ] = 4 << 30
+    reading_period_ms: int = option(
+        5_000,
+        "readingPeriodMs",
+        Whole(1_000, 60_000),
+        "How often the offsets of each broker are read, in milliseconds.",
+        _READS,
+    )
+    readings_bytes_max: int = option(
+        4 << 30,
+        "readingsBytesMax",
+        Whole(64 << 20, 1 << 40),
+        "Room of all readings on disk, in bytes: beyond it the oldest are deleted; the newest one of each broker "
+        "set is always kept.",
+        _READS,
+    )
     #: Read by order/.
-    lock_replay: Annotated[
-        LockReplayMode,
-        Option(
-            "lockReplay",
-            OneOf(get_args(LockReplayMode)),
-            "Whether a new master gets the queue locks of orderly clients in their names, for groups that are declared "
-            "orderly. off: who holds what is only read.",
-            Fixed("it decides whether brokers are changed"),
-        ),
-    ] = "off"
+    lock_replay: LockReplayMode = option(
+        "off",
+        "lockReplay",
+        OneOf(get_args(LockReplayMode)),
+        "Whether a new master gets the queue locks of orderly clients in their names, for groups that are declared "
+        "orderly. off: who holds what is only read.",
+        Fixed("it decides whether brokers are changed"),
+    )
     #: Read by etcd_lead.py, as all that follow.
-    etcd_endpoints: EtcdEndpoints = ""
-    etcd_user: EtcdUser = ""
-    etcd_password: EtcdPassword = field(default="", repr=False)
-    etcd_ca_path: EtcdCaPath = ""
-    etcd_cert_path: EtcdCertPath = ""
-    etcd_key_path: EtcdKeyPath = ""
+    etcd_endpoints: str = described("", ETCD_ENDPOINTS)
+    etcd_user: str = described("", ETCD_USER)
+    etcd_password: str = described("", ETCD_PASSWORD)
+    etcd_ca_path: str = described("", ETCD_CA_PATH)
+    etcd_cert_path: str = described("", ETCD_CERT_PATH)
+    etcd_key_path: str = described("", ETCD_KEY_PATH)
 
     @property
     def follows_brokers(self) -> bool:
@@ -225,7 +200,6 @@ class OffsetManagerConfig(ServerConfig):
 
 
 def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
-    """Yield what does not go together."""
     if not config.http_admin_token_file:
         if config.client_token_file:
             yield "http_admin_token_file", "set as well, because clientTokenFile is: operators have their own token"

@@ -37,19 +37,15 @@ class EtcdCalls(StoreObserver):
         self._loop = asyncio.get_running_loop()
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:  # noqa: ARG002  # as StoreObserver has it
-        """Count one call."""
         self._on_loop(partial(self._emit, Counted(count=Count(STORE_CALLS, (kind, result)))))
 
     def store_calls_failing(self, kind: str, error: str) -> None:
-        """Tell that calls fail."""
         self._on_loop(partial(self._emit, StoreCallsFailing(operation=kind, error=error)))
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Tell that they succeed again."""
         self._on_loop(partial(self._emit, StoreCallsAnswered(operation=kind, silent_ms=silent_ms)))
 
     def task_failed(self, name: str, error: BaseException) -> None:
-        """Report a failure in the background."""
         self._on_loop(partial(self._report, name, error))
 
     def _on_loop(self, call: Callable[[], None]) -> None:

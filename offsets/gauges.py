@@ -37,7 +37,6 @@ class OffsetManagerMetrics(HttpServerMetrics):
         yield UNSIGNED_REQUESTS, self._sources.counters.unsigned_requests.counts()
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        """Yield how long."""
         yield from self._telemetry.durations(MAKE)
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:

@@ -124,7 +124,6 @@ class Lead:
         return "leading" if self.is_loaded else "loading"
 
     def measures(self) -> Iterator[Measure]:
-        """Yield what a scrape reads."""
         yield Measure(ROLE, ("following", "loading", "leading").index(self.role))
 
     def pass_on(self) -> None:
@@ -150,7 +149,6 @@ class Lead:
                 listener(True)
 
     def follows(self, leader: ControllerMember | None) -> None:
-        """Lead no more."""
         was_held, self._is_held = self._is_held, False
         self.leader = leader
         if was_held:

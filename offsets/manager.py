@@ -34,7 +34,7 @@ from remoting.protocol.addresses import host_and_port
 from serving.config.checks import listed_keys
 from serving.config.name_patterns import NamePattern
 from serving.metrics.server_counters import ServerCounters
-from serving.process.broker_client import broker_client
+from serving.process.broker_access import broker_client
 from serving.process.http_process import HttpProcess
 from serving.process.own_address import address_towards_others, advertised_host, warn_of_loopback
 from serving.process.process import Runtime

@@ -22,8 +22,6 @@ class QueuePlace(NamedTuple):
 
 
 class QueueEnds(NamedTuple):
-    """Where a queue begins and ends."""
-
     min_offset: int
     #: The next offset to be written.
     max_offset: int

@@ -11,22 +11,16 @@ QueueOffsets = Mapping[int, int]
 
 
 class SetName(NamedTuple):
-    """A broker set."""
-
     cluster: str
     broker_name: str
 
 
 class GroupTopic(NamedTuple):
-    """A group in a topic."""
-
     group: str
     topic: str
 
 
 class QueueKey(NamedTuple):
-    """A queue that a group consumes, on one broker set."""
-
     group: str
     topic: str
     queue_id: int

@@ -39,8 +39,6 @@ _CHECKS_PER_IDLE_TIME: Final = 4
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one client."""
-
     #: Addresses with a connection; with all of them in use, a request to another one fails.
     addresses_max: int = 4096
     #: Requests to one address that wait for a response.
@@ -385,7 +383,6 @@ class ClientConnection(asyncio.Protocol):
         return len(self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection."""
         self.transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         self.remote_address = (address[0], address[1]) if address else None
@@ -404,7 +401,6 @@ class ClientConnection(asyncio.Protocol):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the requests that wait."""
         self.is_lost = True
         if self._when_lost is not None:
             self._when_lost.set()

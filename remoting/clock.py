@@ -18,14 +18,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
-
     def now_ms(self) -> int:
-        """Return monotonic milliseconds."""
         return time.monotonic_ns() // 1_000_000
 
     def unix_ms(self) -> int:
-        """Return milliseconds since 1970 UTC."""
         return time.time_ns() // 1_000_000
 
     def mono_us(self) -> int:

@@ -1,8 +1,6 @@
-"""How a command ends: its exit code, and the failures that decide it. Pure.
+"""How a command ends: its exit code, and the failures that decide it. Pure."""
 
-The codes are described in docs/rmq.md; scripts depend on them.
-"""
-
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -23,7 +21,6 @@ from remoting.protocol.errors import (
 LOOK_BEFORE_REPEATING: Final = "it may be done all the same: look before you repeat it"
 #: The same, of one that was on its way when the operator interrupted it.
 WHILE_INTERRUPTED: Final = f"interrupted; {LOOK_BEFORE_REPEATING}"
-
 #: Names in one sentence.
 _NAMED_MAX: Final = 10
 _NO_PERMISSION: Final = 16
@@ -35,6 +32,10 @@ _LENGTH_BYTES: Final = 4
 _TLS_ALERT: Final = b"\x15\x03"
 #: How reasons begin of requests that were never written.
 _NOT_BEGUN: Final = ("cannot connect", "no TLS session")
+NAMES_MAX: Final = 3
+#: Of more names only those that contain the wanted one are found: comparing takes 20 us a name.
+COMPARED_MAX: Final = 5_000
+_LIKENESS_MIN: Final = 0.6
 
 
 class ExitCode(IntEnum):
@@ -170,8 +171,7 @@ def state_of(error: RemotingError) -> tuple[Literal["failed", "unknown"], str]:
 
 def failure_of(error: RemotingError, address: str) -> CommandFailed:
     """Return the failure of a command whose only request, to this address, failed."""
-    kind = next(each for each in _KINDS if each.exit_code == exit_code_of(error))
-    return kind(f"{address}: {sentence_of(error)}")
+    return failure_of_all([(address, error)])
 
 
 def failure_of_all(errors: Sequence[tuple[str, RemotingError]]) -> CommandFailed:
@@ -217,3 +217,21 @@ def _refusal(code: int, remark: str | None) -> str:
     # Remarks of Java can be stack traces: the first line has the reason.
     lines = (remark or "").strip().splitlines()
     return f"refused with code {code}: {lines[0].strip() if lines else 'no remark'}"
+
+
+def nearest_names(wanted: str, names: Iterable[str]) -> list[str]:
+    """Return at most NAMES_MAX names that are like the wanted one, the likest first."""
+    by_lower = {each.lower(): each for each in names}
+    key = wanted.lower()
+    if key in by_lower:
+        return [by_lower[key]]
+    contained = sorted((each for each in by_lower if key in each), key=lambda each: (len(each), each))
+    compared = list(by_lower) if len(by_lower) <= COMPARED_MAX else []
+    like = difflib.get_close_matches(key, compared, NAMES_MAX, _LIKENESS_MIN)
+    return [by_lower[each] for each in dict.fromkeys([*like, *contained])][:NAMES_MAX]
+
+
+def unknown_sentence(what: str, wanted: str, names: Iterable[str]) -> str:
+    """Return the sentence for a topic, a broker or an option that nobody has, with what may have been meant."""
+    found = nearest_names(wanted, names)
+    return f"no {what} {wanted}" + (f"; did you mean {', '.join(found)}?" if found else "")

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from role_agent.lines import NoAnswer, exchange
-from role_agent.listener import STATUS_REQUEST
+from role_agent.agent import NoAnswer, exchange
 from role_agent.metrics_text import metrics_text
 from role_agent.nft_rules import nft_rules
-from role_agent.service import CannotStart, serve
+from role_agent.service import STATUS_REQUEST, CannotStart, serve
 from role_agent.settings import AgentSettings, InvalidSettings, read_settings
 
 _DESCRIPTION: Final = """Moves the address of a broker set to this host while the broker of this host is the master."""

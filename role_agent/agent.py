@@ -1,30 +1,319 @@
-"""One agent: hands events to the rules, and has performed what follows from them."""
+"""One agent: hands events to the rules, and performs what follows from them; queries are one line and one answer."""
 
+import asyncio
+from collections import deque
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from role_agent import events
-from role_agent.host_actions import HostActions
-from role_agent.lines import NoAnswer, exchange
 from role_agent.log import AgentLog
-from role_agent.network.addresses import ENDLESS_S
 from role_agent.network.host import HostNetwork
-from role_agent.observed import Observed
-from role_agent.rules.address_holder import AddressHolder, Phase
-from role_agent.rules.answers import PeerAnswer, PeerReply, PeerRequest, PeerVerb, Role, peer_answer, role_line
-from role_agent.rules.effects import (
+from role_agent.network.kernel import ENDLESS_S, Session
+from role_agent.rules.address_holder import (
+    AddressHolder,
     Effect,
     EndSessions,
     NotifyClients,
+    Phase,
     ProbeAddress,
     QueryPeers,
     ReleaseAddress,
     RenewAddress,
     TakeAddress,
+    lifetime_s,
+)
+from role_agent.rules.answers import (
+    LINE_BYTES_MAX,
+    PeerAnswer,
+    PeerReply,
+    PeerRequest,
+    PeerVerb,
+    Role,
+    RoleLine,
+    peer_answer,
+    role_line,
 )
 from role_agent.settings import AgentSettings, HostPort
 from role_agent.syn_relay import SynRelay
+
+
+class NoAnswer(Exception):
+    """There was no answer in time, or none at all; the text says why."""
+
+
+async def exchange(
+    address: HostPort, line: str, timeout_s: float, *, source: str | None = None, bytes_max: int = LINE_BYTES_MAX
+) -> str:
+    """Send a line and return the line that answers it, without its end; raises NoAnswer after `timeout_s`.
+
+    With `source` the connection leaves from that address of this host.
+    """
+    local = (source, 0) if source else None
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(
+                str(address.ip), address.port, local_addr=local, limit=bytes_max
+            )
+            return await _exchange(reader, writer, line)
+    except TimeoutError:
+        raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+    except (OSError, ValueError) as error:
+        raise NoAnswer(str(error)) from None
+
+
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: str) -> str:
+    try:
+        writer.write(line.encode() + b"\n")
+        # A line that is too long is a ValueError.
+        answer = await reader.readline()
+    finally:
+        # It is over: nothing that is still on its way matters.
+        writer.transport.abort()
+    if not answer:
+        raise NoAnswer("the connection was closed without an answer")
+    return answer.decode(errors="replace").strip()
+
+
+_CHANGES_MAX: Final = 20
+
+
+class Observed:
+    """The last answer of each controller and agent, and the last changes of the address."""
+
+    def __init__(self, settings: AgentSettings, log: AgentLog, now_ms: int) -> None:
+        """Begin without any answer."""
+        self._settings = settings
+        self._log = log
+        #: What a controller answered or why it did not, whether it did, and when.
+        self._controllers: dict[str, tuple[str, bool, int]] = {
+            str(each): ("", False, now_ms) for each in settings.controllers
+        }
+        #: When an agent last answered, and why its last query failed; blank if it did not.
+        self._peers: dict[str, tuple[int, str]] = {str(each): (now_ms, "") for each in settings.peers}
+        self._definite_ms = now_ms
+        self._is_silent = False
+        self._silent_peers: set[str] = set()
+        self._changes: deque[dict[str, object]] = deque(maxlen=_CHANGES_MAX)
+
+    def controller_answered(self, controller: str, line: RoleLine, now_ms: int) -> None:
+        """Record a line of a controller."""
+        self._controllers[controller] = (line.text, True, now_ms)
+        if line.role is Role.UNKNOWN:
+            return
+        self._definite_ms = now_ms
+        if self._is_silent:
+            self._is_silent = False
+            self._log.write(events.CONTROLLERS_ANSWER, controller=controller, answer=line.text)
+
+    def controller_failed(self, controller: str, error: str, now_ms: int) -> None:
+        """Record that a controller did not answer."""
+        self._controllers[controller] = (f"no answer: {error}", False, now_ms)
+
+    def peer_answered(self, peer: str, lease_ms: int, now_ms: int) -> None:
+        """Record an answer of another agent."""
+        self._peers[peer] = (now_ms, "")
+        if peer in self._silent_peers:
+            self._silent_peers.discard(peer)
+            self._log.write(events.PEER_ANSWERS, peer=peer)
+        self._compare(peer, "lease", lease_ms, differs=lease_ms != self._settings.lease_ms)
+
+    def peer_failed(self, peer: str, error: str, now_ms: int) -> None:
+        """Record that another agent did not answer; logged once that has lasted for a lease."""
+        answered_ms, _ = self._peers[peer]
+        self._peers[peer] = (answered_ms, error)
+        if now_ms - answered_ms >= self._settings.lease_ms and peer not in self._silent_peers:
+            self._silent_peers.add(peer)
+            self._log.write_about(peer, events.PEER_SILENT, {"peer": peer, "error": error})
+
+    def peer_reported(self, peer: str, lease_ms: int, broker_id: int) -> None:
+        """Record what another agent is for, as it reported in a request."""
+        own = self._settings
+        self._compare(peer, "lease", lease_ms, differs=lease_ms != own.lease_ms)
+        self._compare(peer, "brokerId", broker_id, differs=broker_id == own.broker_id)
+
+    def changed(self, change: str, epoch: int, unix_ms: int) -> None:
+        """Record that the address was taken or released."""
+        at = datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        self._changes.append({"at": at.replace("+00:00", "Z"), "change": change, "masterEpoch": epoch})
+
+    def tick(self, now_ms: int) -> None:
+        """Log once if no controller has given a definite answer for a lease."""
+        if not self._is_silent and now_ms - self._definite_ms >= self._settings.lease_ms:
+            self._is_silent = True
+            answers = {controller: text for controller, (text, _, _) in self._controllers.items()}
+            self._log.write(events.CONTROLLERS_SILENT, answers=answers)
+
+    def status(self, now_ms: int) -> dict[str, object]:
+        """Return the last answers with their age, and the last changes."""
+        return {
+            "controllers": {
+                name: {"answer": text, "answered": answered, "ageMs": now_ms - at_ms}
+                for name, (text, answered, at_ms) in self._controllers.items()
+            },
+            "peers": {
+                name: {"answeredBeforeMs": now_ms - at_ms, "error": error}
+                for name, (at_ms, error) in self._peers.items()
+            },
+            "changes": list(self._changes),
+        }
+
+    def _compare(self, peer: str, name: str, theirs: object, *, differs: bool) -> None:
+        if differs:
+            keys: dict[str, object] = {"peer": peer, "property": name, "theirs": theirs}
+            self._log.write_about(f"{peer} {name}", events.PEER_DIFFERS, keys)
+
+
+#: Between two renewals of an address: the kernel reports each to whoever watches addresses.
+_RENEWAL_GAP_MS: Final = 400
+#: When announcements follow the first one, since any may be lost; after these, one in each `_ANNOUNCEMENT_GAP_MS`.
+_ANNOUNCEMENTS_MS: Final = (100, 300, 700, 1500, 3000)
+_ANNOUNCEMENT_GAP_MS: Final = 5_000
+#: When clients are notified after their connections were closed, in case no other agent reports to have the address: a
+#: broker may take seconds until it serves.
+_NOTICES_MS: Final = (250, 1000, 2000, 4000, 8000, 16_000)
+#: And once more after that report: a neighbour may follow the announcement of the new host a moment later.
+_NOTICE_AGAIN_MS: Final = 100
+#: For so long slaves of the superseded master are cut off again and again: one that has not yet been notified of its
+#: election connects anew, and waits for the frozen master's answer for 5 s.
+_HA_CLOSED_FOR_MS: Final = 6_000
+#: With 1,000 sockets on the host the kernel takes 6 ms each time, in which the agent does nothing else.
+_HA_CLOSED_GAP_MS: Final = 250
+
+
+class HostActions:
+    """Changes this host as the rules have decided."""
+
+    def __init__(self, host: HostNetwork, clock: Clock, log: AgentLog) -> None:
+        """Begin with nothing due."""
+        self._host = host
+        self._clock = clock
+        self._log = log
+        self._renewed_ms: int | None = None
+        self._announce_at_ms: list[int] = []
+        self._notify_at_ms: list[int] = []
+        self._ha_closed_until_ms = 0
+        self._ha_close_again_ms = 0
+        #: Connections that were closed last; their clients may not have noticed.
+        self._closed: list[Session] = []
+
+    def take(self, effect: TakeAddress, claimed_for_ms: int) -> bool:
+        """Add the address and announce it; False if the kernel refuses, and then the address is to be removed."""
+        now_ms = self._clock.now_ms()
+        try:
+            self._host.add(lifetime_s(effect.until_ms, now_ms))
+            self._host.announce()
+        except OSError as error:
+            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=effect.epoch, error=str(error))
+            return False
+        self._renewed_ms = now_ms
+        self._announce_at_ms = [now_ms + each for each in _ANNOUNCEMENTS_MS]
+        if effect.without:
+            self._log.write(
+                events.ADDRESS_TAKEN_WITHOUT_RELEASE,
+                epoch=effect.epoch,
+                without=sorted(effect.without),
+                claimed_for_ms=claimed_for_ms,
+            )
+        else:
+            self._log.write(events.ADDRESS_TAKEN, epoch=effect.epoch, claimed_for_ms=claimed_for_ms)
+        return True
+
+    def renew(self, epoch: int, until_ms: int) -> None:
+        """Have the kernel remove the address at `until_ms`; one that somebody else removed is added again."""
+        now_ms = self._clock.now_ms()
+        seconds = lifetime_s(until_ms, now_ms)
+        is_early = self._renewed_ms is not None and now_ms - self._renewed_ms < _RENEWAL_GAP_MS
+        if seconds < 1 or is_early:
+            return
+        try:
+            self._host.add(seconds)
+        except OSError as error:
+            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
+            return
+        self._renewed_ms = now_ms
+        if not self._announce_at_ms:
+            self._announce_at_ms.append(now_ms + _ANNOUNCEMENT_GAP_MS)
+
+    def release(self, effect: ReleaseAddress) -> bool:
+        """Remove the address; False if the kernel refuses, which then removes it after its lifetime."""
+        self._announce_at_ms.clear()
+        try:
+            self._host.remove()
+        except OSError as error:
+            self._log.write(events.ADDRESS_NOT_RELEASED, epoch=effect.epoch, error=str(error))
+            return False
+        self._log.write(events.ADDRESS_RELEASED, epoch=effect.epoch, cause=effect.cause)
+        return True
+
+    def end_sessions(self, effect: EndSessions) -> list[Session]:
+        """Close the connections of the address and return them; their clients are notified now and then.
+
+        The connections of the broker's slaves are closed too, for a while: one that is elected reads from its master,
+        if that is frozen, for up to a second more before it becomes the master (`AutoSwitchHAClient`).
+        """
+        now_ms = self._clock.now_ms()
+        self._ha_closed_until_ms, self._ha_close_again_ms = now_ms + _HA_CLOSED_FOR_MS, now_ms + _HA_CLOSED_GAP_MS
+        try:
+            ha_connections = self._host.close_ha_connections()
+            self._closed = self._host.close_sessions()
+        except OSError as error:
+            self._log.write(events.SESSIONS_NOT_ENDED, epoch=effect.epoch, error=str(error))
+            return []
+        self._notify_at_ms = [now_ms + each for each in _NOTICES_MS]
+        if self._closed or ha_connections:
+            ended = {"sessions": len(self._closed), "ha_connections": ha_connections}
+            self._log.write(events.SESSIONS_ENDED, epoch=effect.epoch, **ended)
+        return self._closed
+
+    def notify_clients(self) -> None:
+        """Have clients of closed connections notice: another host has the address now."""
+        self._notify_at_ms = [self._clock.now_ms() + _NOTICE_AGAIN_MS]
+        self._notify()
+
+    def allow_slaves(self) -> None:
+        """Close no more connections of slaves: the broker of this host is the master."""
+        self._ha_closed_until_ms = 0
+
+    def tick(self) -> None:
+        """Repeat what is due."""
+        now_ms = self._clock.now_ms()
+        if self._ha_close_again_ms <= now_ms < self._ha_closed_until_ms:
+            self._ha_close_again_ms = now_ms + _HA_CLOSED_GAP_MS
+            # What the kernel refuses it has refused before, and that is logged.
+            with suppress(OSError):
+                self._host.close_ha_connections()
+        if _is_due(self._announce_at_ms, now_ms):
+            self._announce(now_ms)
+        if _is_due(self._notify_at_ms, now_ms):
+            self._notify()
+
+    def _announce(self, now_ms: int) -> None:
+        try:
+            self._host.announce()
+        except OSError as error:
+            self._log.write(events.ADDRESS_NOT_ANNOUNCED, error=str(error))
+        if not self._announce_at_ms:
+            self._announce_at_ms.append(now_ms + _ANNOUNCEMENT_GAP_MS)
+
+    def _notify(self) -> None:
+        try:
+            self._host.notify_clients(self._closed)
+        except OSError as error:
+            self._log.write(events.CLIENTS_NOT_NOTIFIED, error=str(error))
+        if not self._notify_at_ms:
+            self._closed = []
+
+
+def _is_due(times_ms: list[int], now_ms: int) -> bool:
+    """Return whether a time has come, and remove those that have."""
+    later = [each for each in times_ms if each > now_ms]
+    is_due = len(later) < len(times_ms)
+    times_ms[:] = later
+    return is_due
+
 
 #: A host of the same network answers within a millisecond; a lost packet is sent again after 200 ms.
 PEER_TIMEOUT_S: Final = 0.4

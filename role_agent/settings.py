@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from role_agent.network.addresses import RoleAddress
 from role_agent.network.frames import Ip
+from role_agent.network.kernel import RoleAddress
 
 ADDRESSES_MAX: Final = 8
 CONTROLLERS_MAX: Final = 16

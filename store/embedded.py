@@ -20,9 +20,7 @@ from controller.sets.stored_set import StoredSet
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from serving.durable_file import DurableFileError
-from store.document_table import DocumentTable, create_documents
 from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
-from store.entry_table import EntryTable, count_changes, create_entries, entry_text
 from store.high_water import (
     DamagedMark,
     FileWatch,
@@ -42,6 +40,7 @@ from store.store import (
     VersionedEntry,
     check_document,
 )
+from store.tables import DocumentTable, EntryTable, count_changes, create_documents, create_entries, entry_text
 
 FILE_NAME: Final = "controller.db"
 #: Takes the number of the last commit.
@@ -124,11 +123,9 @@ class EmbeddedStore:
         """Nobody is there to lead instead."""
 
     async def load(self) -> Mapping[str, VersionedEntry]:
-        """Return all entries."""
         return await self._call("load", lambda: self._when_there(self._entries.load))
 
     async def read(self, broker_name: str) -> VersionedEntry:
-        """Return one entry."""
         return await self._call("read", lambda: self._when_there(lambda: self._entries.read(broker_name)))
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
@@ -161,7 +158,6 @@ class EmbeddedStore:
                 first = [*page][-1] + "\0"
 
     async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
-        """Return one document."""
         check_document(kind, name, None)
         async with self._document_turn:
             return await self._call("read_document", lambda: self._when_there(lambda: self._documents.read(kind, name)))
@@ -177,7 +173,6 @@ class EmbeddedStore:
         return None
 
     async def close(self) -> None:
-        """Close the file."""
         if self._looking is not None:
             self._looking.cancel()
         await self._call("close", self._close)
@@ -291,7 +286,6 @@ class EmbeddedStore:
         return self._when_there(lambda: self._documents.page(kind, first))
 
     def _check_files(self) -> None:
-        """Raise StoreFileMissing if the next start would not find what is written, StoreUnseen if that is unknown."""
         if self._missing is None:
             self._missing = self._find_missing()
             if self._missing is not None:

@@ -74,7 +74,6 @@ class HighWater:
         self._next_at = _BLOCK_BYTES - self._next_at
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
 

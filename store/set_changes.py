@@ -40,7 +40,6 @@ class SetChanges:
 
     @property
     def waits(self) -> int:
-        """How many wait at present."""
         return self._waits.total()
 
     @property

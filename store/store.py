@@ -247,7 +247,6 @@ class SetStore:
         return self._entries.get(broker_name, _NOTHING).entry
 
     def get(self, broker_name: str) -> BrokerSet | None:
-        """Return a set as it is known here."""
         versioned = self._entries.get(broker_name)
         return None if versioned is None else versioned.entry.broker_set
 
@@ -258,7 +257,6 @@ class SetStore:
         return None if replica is None else replica.address
 
     def is_master(self, key: BrokerKey) -> bool:
-        """Return whether a broker is the recorded master of its set."""
         broker_set = self.get(key.broker_name)
         return broker_set is not None and broker_set.master == key.broker_id
 
@@ -271,7 +269,6 @@ class SetStore:
         return self._members
 
     def sets(self) -> Iterable[BrokerSet]:
-        """Return every set as it is known here."""
         return (
             versioned.entry.broker_set for versioned in self._entries.values() if versioned.entry.broker_set is not None
         )
@@ -293,7 +290,6 @@ class SetStore:
         self._entries = {name: versioned._replace(revision=-1) for name, versioned in self._entries.items()}
 
     def names(self) -> list[str]:
-        """Return the names of everything that is stored."""
         return list(self._entries)
 
     def _keep(self, broker_name: str, versioned: VersionedEntry) -> None:

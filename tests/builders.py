@@ -5,7 +5,7 @@ All of them fit together: without arguments they tell of the master of `broker-a
 
 import json
 
-from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
+from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.core.values.topics import TopicSettings

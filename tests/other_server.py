@@ -1,16 +1,15 @@
 """A second kind of server, so that nothing of `serving/` is tried with the NameServer alone."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from remoting.protocol.codes import RequestCode
-from serving.config.options import ANY_VALUE, Option, Whole
+from serving.config.options import ANY_VALUE, Whole, described, option
 from serving.config.server_config import (
-    ConfigBlackList,
-    ConfigStorePath,
-    FrameBytesMax,
-    HttpPort,
-    ListenPort,
+    CONFIG_BLACK_LIST,
+    CONFIG_STORE_PATH,
+    FRAME_BYTES_MAX,
+    HTTP_PORT,
+    LISTEN_PORT,
     ServerConfig,
 )
 from serving.config.server_kind import ServerKind
@@ -18,13 +17,13 @@ from serving.config.server_kind import ServerKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherConfig(ServerConfig):
-    config_store_path: ConfigStorePath = "~/other/other.properties"
-    config_black_list: ConfigBlackList = "configBlackList;configStorePath"
-    listen_port: ListenPort = 1234
-    http_port: HttpPort = 1235
-    frame_bytes_max: FrameBytesMax = 1024 * 1024
-    least: Annotated[int, Option("least", Whole(0, 9), "The least.", ANY_VALUE)] = 1
-    most: Annotated[int, Option("most", Whole(0, 9), "The most.", ANY_VALUE)] = 5
+    config_store_path: str = described("~/other/other.properties", CONFIG_STORE_PATH)
+    config_black_list: str = described("configBlackList;configStorePath", CONFIG_BLACK_LIST)
+    listen_port: int = described(1234, LISTEN_PORT)
+    http_port: int = described(1235, HTTP_PORT)
+    frame_bytes_max: int = described(1024 * 1024, FRAME_BYTES_MAX)
+    least: int = option(1, "least", Whole(0, 9), "The least.", ANY_VALUE)
+    most: int = option(5, "most", Whole(0, 9), "The most.", ANY_VALUE)
 
 
 def conflicts(config):

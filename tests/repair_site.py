@@ -6,7 +6,7 @@ from fakes.clock import FakeClock
 from offset_fuzz.brokers import CLUSTER, SET, Broker
 
 from offsets.proof import Fingerprint
-from offsets.readings.fingerprints import fingerprint_of
+from offsets.readings.reader import fingerprint_of
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.repair.repairer import Repairer
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster

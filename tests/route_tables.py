@@ -4,7 +4,7 @@ from builders import TOPIC, WRITABLE, a_live_row, queue_datas
 
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.recording.snapshot_rows import snapshot
+from namesrv.recording.rows import snapshot
 
 
 def route_tables(*sets, perm=WRITABLE, **row):

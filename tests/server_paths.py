@@ -1,11 +1,9 @@
 """All paths that each server serves, as it declares them: no server runs for it."""
 
 from controller.http.analysis_views import AnalysisViews
-from controller.http.autoscaler_views import AutoscalerViews
-from controller.http.callback_views import CallbackViews
 from controller.http.master_views import MasterViews
-from controller.http.scaling_views import ScalingViews
-from controller.http.switchover_views import SwitchoverViews
+from controller.http.scaling_views import AutoscalerViews, ScalingViews
+from controller.http.switchover_views import CallbackViews, SwitchoverViews
 from controller.http.views import ElectionViews, SetViews
 from namesrv.http.views import LookupViews, NameServerViews
 from offsets.http.commits import CommitViews

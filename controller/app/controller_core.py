@@ -10,11 +10,17 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from controller.config import ControllerConfig
 from controller.decisions.recovery import Recovery
-from controller.failover.confirmations import Confirmations
-from controller.failover.effects import CheckReachability, Effect, NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
-from controller.failover.election_runner import ElectionRunner
-from controller.failover.events import LeadershipGained, LeadershipLost, StoreFailed
+from controller.failover.election_runner import Confirmations, ElectionRunner
+from controller.failover.events import (
+    CheckReachability,
+    Effect,
+    LeadershipGained,
+    LeadershipLost,
+    NotifyRoleChanged,
+    ProbeBroker,
+    StoreFailed,
+)
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.monitor import LOOK_MS, Monitor
@@ -24,19 +30,14 @@ from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEndQuery, LogEnds
-from controller.failure_detection.reachability import Reachability
-from controller.roles.broker_roles import BrokerRoles
+from controller.failure_detection.senders import Reachability
+from controller.roles.broker_roles import BrokerRoles, RoleCheckers, RoleHolds, ServingConfirmations
 from controller.roles.changes import RoleChange, RoleChanges
-from controller.roles.checkers import RoleCheckers
 from controller.roles.events import HoldEnded, MasterChanged, MasterServes
-from controller.roles.holds import RoleHolds
-from controller.roles.serving import ServingConfirmations
 from controller.wire.broker_prober import BrokerProber
-from controller.wire.handlers import Handlers
-from controller.wire.log_end_queries import LogEndQueries
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.broker_queries import LogEndQueries, ServingQueries
+from controller.wire.handlers import Handlers, ReplicaInfoCache
 from controller.wire.role_notifier import RoleNotifier
-from controller.wire.serving_queries import ServingQueries
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Requester
 from remoting.clock import Clock

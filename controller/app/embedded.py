@@ -47,8 +47,7 @@ class EmbeddedController(NamedTuple):
     def serve(self, shared: "Shared") -> Coroutine[Any, Any, None]:
         """Serve until a signal to stop; raises StartFailed."""
         # Not needed to read the configuration.
-        from controller.app.identity import logged_id  # noqa: PLC0415
-        from controller.app.service import Controller  # noqa: PLC0415
+        from controller.app.service import Controller, logged_id  # noqa: PLC0415
         from serving.process.process import serve  # noqa: PLC0415
 
         own_id = logged_id(self.config, socket.gethostname())

@@ -5,64 +5,199 @@ Answers to `ControllerStartup`. Nothing of RocketMQ's rules is here.
 
 import asyncio
 import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from controller.app.controller_core import ControllerCore, Edge
-from controller.app.endpoint_slices import make_endpoint_slices
-from controller.app.identity import member_of
-from controller.app.role_callbacks import make_role_callbacks
-from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import RoleCallbacks
+from controller.callbacks.callers import ProgramCaller, WebhookCaller
+from controller.callbacks.delivered import DeliveredMasters
+from controller.callbacks.service import Caller, ReportedChanges, RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
+from controller.endpoint_slices.api_server import ApiServer
 from controller.endpoint_slices.service import EndpointSlices
 from controller.failover import events as failover_events
+from controller.failover.events import BrokerFailed, BrokersCleaned, BrokerSetExpired
 from controller.failover.stored_elections import StoredElections
-from controller.failure_detection.heartbeats import HeartbeatTable
-from controller.http.switchover_views import PlannedChanges
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
+from controller.observability.analytics_results import ResultsReader
 from controller.observability.log_events import DECLARED
-from controller.observability.results_reader import ResultsReader
-from controller.recording.heartbeats import HeartbeatRecording
-from controller.recording.store_size import StoreSize
-from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
+from controller.role_probe.service import RoleProbe
 from controller.roles.changes import RoleChanges
 from controller.roles.events import RoleAnswers
 from controller.scaling.autoscaler.findings import AnalysisOutlook
 from controller.scaling.execution.service import QueueScaling, ScalingOptions
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler
-from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
-from controller.switchover.runner import SwitchoverParts
+from controller.sets.broker_set import BrokerSet
+from controller.switchover.rolling_restarts import RollingRestarts
 from controller.switchover.service import Switchovers
-from controller.wire.handlers import BODY_LIMITS, BROKER_CODES
-from controller.wire.log_end_queries import LogEndQueries
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.broker_queries import LogEndQueries, SwitchoverQueries
+from controller.wire.handlers import BODY_LIMITS, BROKER_CODES, ReplicaInfoCache
 from controller.wire.role_check_port import RoleCheckPort
-from controller.wire.switchover_queries import SwitchoverQueries
+from history.heartbeats import Heartbeat, HeartbeatAggregator
+from history.recorder import Recorder
+from history.rows import BrokerRef, Moment
+from history.schemas import TICK_INTERVAL_MS
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
-from remoting.clock import Clock
+from remoting.clock import Clock, SystemClock
+from remoting.protocol.addresses import host_and_port
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from remoting.server.limits import ServerOptions
 from remoting.server.oneway_fast_path import OnewayKind
 from remoting.server.server import BindError, RemotingServer
+from serving.config.callback_target import is_url, program_of
+from serving.config.service_sets import ServiceSet, ServiceSetsRefused, service_sets
 from serving.config.stored_config import StoredConfig
 from serving.metrics.server_counters import ServerCounters
 from serving.process.event_log import AttributedDispatcher, ConnectionWatch, ServerEventLog
-from serving.process.own_address import is_own_host, warn_of_loopback
+from serving.process.own_address import address_towards_others, advertised_host, is_own_host, warn_of_loopback
 from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
 from serving.telemetry.events import Emit, Event
 from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
-from store.store import SetStore, StoreBackend, StoreError, StoreObserver
+from store.store import ControllerMember, SetStore, StoreBackend, StoreError, StoreObserver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
+
+
+def member_of(config: ControllerConfig, port: int) -> ControllerMember:
+    """Return this controller as the group and `/v1/controllers` show it; `port` is 0 while it does not listen yet.
+
+    Raises StartFailed for a controller on etcd that would advertise a loopback address because it found no other: all
+    such controllers would be one.
+    """
+    address = config.advertised_address
+    if not address:
+        if config.controller_store == "etcd" and address_towards_others(config.bind_address) is None:
+            raise StartFailed(
+                f"no address of this machine was found at which others reach it, and bindAddress is "
+                f"{config.bind_address}: set advertisedAddress to host:port, as others reach this controller"
+            )
+        address = host_and_port(advertised_host(config.bind_address), port or config.listen_port)
+    return ControllerMember(id=config.controller_id or address, address=address)
+
+
+def logged_id(config: ControllerConfig, host_name: str) -> str:
+    """Return the id of this controller before it is started: that of the group, or the host's name without address."""
+    host = address_towards_others(config.bind_address)
+    return config.controller_id or config.advertised_address or host_and_port(host or host_name, config.listen_port)
+
+
+#: Variables that Kubernetes gives to each pod.
+HOST_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
+PORT_VARIABLE: Final = "KUBERNETES_SERVICE_PORT"
+
+
+def make_endpoint_slices(
+    core: ControllerCore, config: ControllerConfig, environment: Mapping[str, str], emit: Emit
+) -> EndpointSlices:
+    """Return what publishes the sets of the file that the configuration names; raises StartFailed."""
+    host, port = environment.get(HOST_VARIABLE, ""), environment.get(PORT_VARIABLE, "")
+    if not host or not (port.isascii() and port.isdigit()):
+        raise StartFailed(f"kubernetesSetsFile is for pods: {HOST_VARIABLE} and {PORT_VARIABLE} name no API server")
+    server = ApiServer(host, int(port), Path(config.kubernetes_credentials_path).expanduser())
+    services = _services_in(Path(config.kubernetes_sets_path).expanduser())
+    return EndpointSlices(core.group, core.store, SystemClock(), server.opened, services, emit)
+
+
+def _services_in(path: Path) -> tuple[ServiceSet, ...]:
+    try:
+        return tuple(service_sets(path.read_bytes()))
+    except OSError as error:
+        raise StartFailed(f"kubernetesSetsFile: {path} cannot be read: {error.strerror or error}") from None
+    except ServiceSetsRefused as refusal:
+        raise StartFailed(f"kubernetesSetsFile: {path}: {refusal}") from None
+
+
+#: Variables of the controller's own options, passwords among them.
+_HIDDEN_PREFIX: Final = "RMQ_"
+
+
+def names_sets(value: str) -> Callable[[str], bool]:
+    """Return what tells whether `onRoleChangeSets` names a set."""
+    names = {name for each in value.split(";") if (name := each.strip())}
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    return lambda broker_name: not names or broker_name in names or broker_name.startswith(prefixes)
+
+
+def _caller(config: ControllerConfig, clock: Clock) -> Caller:
+    target = config.on_role_change
+    if is_url(target):
+        return WebhookCaller(target, config.on_role_change_token_path)
+    threads = ThreadPoolExecutor(config.on_role_change_calls_max, thread_name_prefix="onRoleChange")
+    return ProgramCaller(program_of(target), threads, _HIDDEN_PREFIX, clock)
+
+
+class HeartbeatRecording:
+    """The heartbeats that are recorded."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._clock = SystemClock()
+        self._heartbeats = HeartbeatAggregator()
+
+    def record_heartbeat(self, cluster: str, key: BrokerKey, last: LastHeartbeat, before: LastHeartbeat | None) -> None:
+        """Record a heartbeat, or what its minute comes to."""
+        heartbeat = Heartbeat(
+            Moment(self._clock.unix_us(), self._clock.mono_us()),
+            BrokerRef(cluster, key.broker_name, key.broker_id, last.address),
+            "controller",
+            None if before is None or before.awaits_heartbeat else last.last_contact_ms - before.last_contact_ms,
+            last.timeout_ms,
+            max_offset=last.max_offset,
+            epoch=last.epoch,
+        )
+        for each in self._heartbeats.add(heartbeat):
+            self._recorder.enqueue_heartbeat(each)
+
+    def follow(self, event: Event) -> None:
+        """End the minutes of brokers that have failed, or belong to their set no longer."""
+        match event:
+            case BrokerFailed(broker_set=BrokerSet() as broker_set, key=key):
+                self._remove(broker_set, [key.broker_id])
+            case BrokersCleaned(before=broker_set, gone=broker_ids):
+                self._remove(broker_set, broker_ids)
+            case BrokerSetExpired(broker_set=broker_set):
+                self._remove(broker_set, broker_set.replicas)
+
+    def _remove(self, broker_set: BrokerSet, broker_ids: Iterable[int]) -> None:
+        for broker_id in broker_ids:
+            moment = Moment(self._clock.unix_us(), self._clock.mono_us())
+            for summary in self._heartbeats.remove(broker_set.cluster, broker_set.broker_name, broker_id, moment):
+                self._recorder.enqueue_heartbeat(summary)
+
+
+#: One answer for each tick.
+_POLL_S: Final = TICK_INTERVAL_MS / 1000
+
+
+class StoreSize:
+    """The newest answer of a store."""
+
+    def __init__(self, backend: StoreBackend) -> None:
+        self._backend = backend
+        #: Bytes; None where the store has no such size, or did not answer the last time.
+        self.latest: int | None = None
+
+    async def poll_store_size(self) -> None:
+        """Poll for as long as the controller serves."""
+        while True:
+            try:
+                self.latest = await self._backend.size_bytes()
+            except StoreError:
+                # The calls that matter report whether etcd serves.
+                self.latest = None
+            await asyncio.sleep(_POLL_S)
+
 
 #: What each broker sends again and again: answered at once from what is known.
 _URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER_GET_REPLICA_INFO})
@@ -104,7 +239,21 @@ class Controller:
         # Queues, and changes that operators plan.
         self._scaling = self._make_scaling()
         self._autoscaler = self._make_autoscaler()
-        self._planned = self._make_planned()
+        queries = SwitchoverQueries(self._client)
+        # Elections share the answers to queries of a set: those of an election are its own.
+        log_ends = LogEndQueries(self._client).query
+        control, start, clock = self._core.control, self._core.begin, self._clock
+        self._switchovers = Switchovers(control, roles, log_ends, queries.all_ack, clock, emit, start)
+        self._restarts = RollingRestarts(
+            control=control,
+            switchovers=self._switchovers,
+            documents=self._scaling.documents,
+            check_leads=self._scaling.check_leads,
+            query_boot=queries.boot_unix_ms,
+            clock=clock,
+            emit=emit,
+            start=start,
+        )
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
@@ -143,7 +292,20 @@ class Controller:
         )
 
     def _make_callbacks(self, reported: ReportedChanges) -> RoleCallbacks:
-        return make_role_callbacks(self._core, self._backend, self._settings, reported, self._telemetry.emit)
+        elections, config = self._core.control.elections, self._settings.config
+        return RoleCallbacks(
+            group=self._core.group,
+            sets=self._core.store,
+            reported=reported,
+            delivered=DeliveredMasters(self._backend),
+            caller=_caller(config, self._clock),
+            clock=self._clock,
+            config=lambda: self._settings.config,
+            emit=self._telemetry.emit,
+            is_named=names_sets(config.on_role_change_sets),
+            explain=lambda change: elections.why(change.broker_name, change.master_epoch),
+            start=self._core.begin,
+        )
 
     def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
         return make_endpoint_slices(self._core, config, os.environ, self._telemetry.emit)
@@ -166,43 +328,10 @@ class Controller:
         )
         return Autoscaler(self._scaling, policies, self._outlook)
 
-    def _make_planned(self) -> PlannedChanges:
-        queries = SwitchoverQueries(self._client)
-        parts = SwitchoverParts(
-            control=self._core.control,
-            holds=self._core.roles.holds,
-            serving=self._core.roles.serving,
-            checkers=self._core.roles.checkers,
-            # Elections share the answers to queries of a set: those of an election are its own.
-            query_log_ends=LogEndQueries(self._client).query,
-            clock=self._clock,
-            emit=self._telemetry.emit,
-        )
-        switchovers = Switchovers(parts, queries.all_ack, self._core.begin)
-        restarts = RestartParts(
-            control=self._core.control,
-            switchovers=switchovers,
-            documents=self._scaling.documents,
-            check_leads=self._scaling.check_leads,
-            query_boot=queries.boot_unix_ms,
-            clock=self._clock,
-            emit=self._telemetry.emit,
-            start=self._core.begin,
-        )
-        return PlannedChanges(self._autoscaler, switchovers, RollingRestarts(restarts))
-
     def _make_probe(self, client: RemotingClient) -> RoleProbe:
-        topic = self._settings.config.role_probe_topic
+        core = self._core
         return RoleProbe(
-            ProbeRuntime(
-                group=self._core.group,
-                client=client,
-                clock=self._clock,
-                topic=topic,
-                options=lambda: ProbeOptions.of(self._settings.config),
-                emit=self._telemetry.emit,
-                start=self._core.begin,
-            )
+            core.group, client, self._clock, lambda: self._settings.config, self._telemetry.emit, core.begin
         )
 
     def _outlook(self, topic: str) -> AnalysisOutlook:
@@ -257,7 +386,7 @@ class Controller:
             self._elections.keep_elections,
             self._scaling.run,
             self._autoscaler.watch_topics,
-            self._planned.restarts.look_at_restarts,
+            self._restarts.look_at_restarts,
         ]
         if self._autoscaler.policies.is_file:
             own.append(self._autoscaler.policies.watch_file)
@@ -283,12 +412,19 @@ class Controller:
     def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
-        from controller.http.views import ShownSets, views_of  # noqa: PLC0415
+        from controller.http.views import views_of  # noqa: PLC0415
         from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
         from serving.http.paths import endpoints_of  # noqa: PLC0415
 
-        planned = (self._planned.switchovers, self._planned.restarts)
-        parts = (*planned, self._scaling, self._autoscaler, self._callbacks, self._slices, self._probe)
+        parts = (
+            self._switchovers,
+            self._restarts,
+            self._scaling,
+            self._autoscaler,
+            self._callbacks,
+            self._slices,
+            self._probe,
+        )
         sources = ControllerMetricSources(
             statistics=self._server.statistics,
             counters=self._counters,
@@ -306,9 +442,14 @@ class Controller:
             self._process.health,
             ControllerMetrics(sources).text,
             self._settings,
-            ShownSets(self._core.control, self._core.roles, self._callbacks, self._elections),
-            self._planned,
             self._clock,
+            self._core.control,
+            self._core.roles,
+            self._elections,
+            self._autoscaler,
+            self._switchovers,
+            self._restarts,
+            self._callbacks,
         )
         return endpoints_of(*views)
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from controller.callbacks.outcome import CallOutcome, CallResult
-from controller.callbacks.role_callback import RoleCallback
+from controller.callbacks.role_callback import CallOutcome, CallResult, RoleCallback
 from controller.failover.events import PHASE_S
 from controller.roles.changes import RoleHolder
 from serving.logging.events import Level

@@ -4,7 +4,8 @@ Names and addresses come from brokers, and anybody who reaches a controller can 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -86,3 +87,32 @@ def _master_fields(master: RoleHolder | None) -> dict[str, Any] | None:
 def _variable_text(value: object) -> str:
     """Return a value as a variable can have it: no operating system takes a NUL, nor half of a surrogate pair."""
     return str(value).replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+#: Bytes of what a program prints, or a server answers, that are kept; the rest is read and dropped.
+OUTPUT_BYTES_MAX: Final = 2_048
+
+
+class CallResult(StrEnum):
+    """How a call ended; the values label metrics."""
+
+    DELIVERED = "delivered"
+    #: A program ended with another status than 0, a server did not answer 2xx, or neither was reached.
+    FAILED = "failed"
+    #: The time limit ended it.
+    TIMEOUT = "timeout"
+
+
+class CallOutcome(NamedTuple):
+    """How a call ended."""
+
+    result: CallResult
+    #: Why it was not delivered, in words; blank if it was.
+    error: str = ""
+    #: What the program printed, or the server answered: the first OUTPUT_BYTES_MAX bytes.
+    output: str = ""
+
+
+def output_text(data: bytes) -> str:
+    """Return the beginning of an output as text, without what is no UTF-8 and without blanks around it."""
+    return data[:OUTPUT_BYTES_MAX].decode(errors="replace").strip()

@@ -9,7 +9,7 @@ receivers compare epochs.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from controller.callbacks.delivered import DeliveredMasters
 from controller.callbacks.events import (
@@ -21,10 +21,8 @@ from controller.callbacks.events import (
     RoleCallbacksRequested,
     RoleCallbackUnusable,
 )
-from controller.callbacks.outcome import CallOutcome, CallResult
 from controller.callbacks.pending import DueChange, PendingChanges
-from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.role_callback import RoleCallback
+from controller.callbacks.role_callback import CallOutcome, CallResult, RoleCallback
 from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
@@ -34,23 +32,31 @@ from serving.telemetry.events import Emit, Measure
 from serving.telemetry.telemetry import unix_s
 from store.store import SetStore, StoreError
 
+
+class ReportedChanges:
+    """Listens to changes for the callbacks, and waits for nothing."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, RoleChange] = {}
+        #: Set while there is something to do.
+        self.wake = asyncio.Event()
+
+    def role_changed(self, change: RoleChange) -> None:
+        """Keep the change of a set."""
+        self._changes[change.broker_name] = change
+        self.wake.set()
+
+    def take(self) -> list[RoleChange]:
+        """Return what was reported since the last call."""
+        taken = list(self._changes.values())
+        self._changes.clear()
+        return taken
+
+
 #: How often is looked at what is due, and whether this controller leads.
 LOOK_S: Final = 0.1
 #: Sets that are compared with what was delivered, each LOOK_S.
 SETS_AT_ONCE: Final = 500
-
-
-class CallbackOptions(NamedTuple):
-    """What is configured; read again at each call."""
-
-    timeout_ms: int
-    #: Calls at one time.
-    calls_max: int
-
-    @classmethod
-    def of(cls, config: ControllerConfig) -> "CallbackOptions":
-        """Return the options of a configuration."""
-        return cls(config.on_role_change_timeout_ms, config.on_role_change_calls_max)
 
 
 class Caller(Protocol):
@@ -67,34 +73,31 @@ class Caller(Protocol):
         """Let go of everything."""
 
 
-class CallbackRuntime(NamedTuple):
-    """What callbacks reach the world through."""
-
-    group: Group
-    sets: SetStore
-    reported: ReportedChanges
-    delivered: DeliveredMasters
-    caller: Caller
-    clock: Clock
-    options: Callable[[], CallbackOptions]
-    emit: Emit
-    #: Whether the operator wants to learn of a set.
-    is_named: Callable[[str], bool]
-    #: Why a set has its master, in a sentence; blank if this controller does not know.
-    explain: Callable[[RoleChange], str]
-    #: Runs what nobody waits for.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
-
-
 class RoleCallbacks:
     """Calls for every change of a master, for as long as this controller leads."""
 
-    def __init__(self, runtime: CallbackRuntime) -> None:
-        self._group, self._sets, self._clock = runtime.group, runtime.sets, runtime.clock
-        self._caller, self._options, self._emit = runtime.caller, runtime.options, runtime.emit
-        self._reported, self._wake = runtime.reported, runtime.reported.wake
-        self._delivered, self._explain, self._start = runtime.delivered, runtime.explain, runtime.start
-        self._is_named = runtime.is_named
+    def __init__(
+        self,
+        group: Group,
+        sets: SetStore,
+        reported: ReportedChanges,
+        delivered: DeliveredMasters,
+        caller: Caller,
+        clock: Clock,
+        config: Callable[[], ControllerConfig],
+        emit: Emit,
+        is_named: Callable[[str], bool],
+        explain: Callable[[RoleChange], str],
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]],
+    ) -> None:
+        """`is_named` says whether the operator wants to learn of a set; `start` runs what nobody waits for.
+
+        `explain` returns why a set has its master, in a sentence; blank if this controller does not know.
+        """
+        self._group, self._sets, self._clock = group, sets, clock
+        self._caller, self._config, self._emit = caller, config, emit
+        self._reported, self._wake = reported, reported.wake
+        self._delivered, self._is_named, self._explain, self._start = delivered, is_named, explain, start
         self.pending = PendingChanges()
         #: The term for which it is known what was delivered.
         self._term = 0
@@ -152,7 +155,7 @@ class RoleCallbacks:
         for each in reported:
             if (broker_set := self._sets.get(each.broker_name)) is not None:
                 self._compare(broker_set, each.unix_ms)
-        free = self._options().calls_max - len(self._calls)
+        free = self._config().on_role_change_calls_max - len(self._calls)
         for due in self.pending.take_due(self._clock.now_ms(), free):
             if self._sets.get(due.change.broker_name) is None:
                 # The set was cleaned meanwhile.
@@ -252,7 +255,7 @@ class RoleCallbacks:
     async def _call(self, callback: RoleCallback) -> None:
         term, began_ms = self._term, self._clock.now_ms()
         try:
-            outcome = await self._caller.call(callback, self._options().timeout_ms / 1000)
+            outcome = await self._caller.call(callback, self._config().on_role_change_timeout_ms / 1000)
         except Exception as error:
             self._failed(term, callback, CallOutcome(CallResult.FAILED, f"a fault: {error!r}"), began_ms)
             raise

@@ -1,4 +1,7 @@
-"""Who belongs to a set: ids, addresses, cleaning (docs/protocol/controller.md 1.4, 1.5, 1.10, 6.2 to 6.5)."""
+"""Who belongs to a set and is in sync: ids, addresses, cleaning, the SyncStateSet.
+
+Source: docs/protocol/controller.md 1.4, 1.5, 1.8, 1.10, 6.2 to 6.5.
+"""
 
 from collections.abc import Collection
 from typing import Final
@@ -12,7 +15,13 @@ from controller.refusals import (
     ClusterDiffers,
     EpochsUsedUp,
     LimitReached,
+    NotTheMaster,
+    ReplicasInvalid,
+    ReplicasNotAlive,
     SetUnknown,
+    StaleMasterEpoch,
+    StaleSyncStateSetEpoch,
+    SyncStateSetRefused,
 )
 from controller.sets.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet, Floor
 from controller.sets.events import (
@@ -26,6 +35,7 @@ from controller.sets.events import (
     RebuildingBegun,
     ReplicaAdopted,
     ReplicasRemoved,
+    SyncStateSetAltered,
 )
 from controller.sets.stored_set import SetDecision, StoredSet
 
@@ -267,3 +277,41 @@ def clean(  # one branch for each refusal
             "clean the whole set, or elect another master first"
         )
     return ReplicasRemoved(ids)
+
+
+class WantedSyncStateSet(Struct, frozen=True, kw_only=True):
+    """What a master reports."""
+
+    broker_name: str
+    master: int
+    master_epoch: int
+    members: frozenset[int]
+    #: The epoch of the set that it was made from.
+    sync_state_set_epoch: int
+
+
+def decide_alteration(entry: StoredSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SetDecision[None]:
+    """Decide whether the SyncStateSet becomes what a master reports."""
+    if entry.broker_set is None:
+        raise SyncStateSetRefused(f"there is no set {wanted.broker_name}")
+    return SetDecision(reply=None, events=(alter(entry.broker_set, wanted, alive),))
+
+
+def alter(broker_set: BrokerSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SyncStateSetAltered:
+    """Return the change; raises the refusal of the first check that fails, in the order of the original."""
+    name = broker_set.broker_name
+    if wanted.members == broker_set.sync_state_set:
+        raise SyncStateSetRefused(f"{name}: the SyncStateSet is {sorted(wanted.members)} already")
+    if broker_set.master is None or wanted.master != broker_set.master:
+        raise NotTheMaster(name, sent=wanted.master, current=broker_set.master)
+    if wanted.master_epoch != broker_set.master_epoch:
+        raise StaleMasterEpoch(name, sent=wanted.master_epoch, current=broker_set.master_epoch)
+    if wanted.sync_state_set_epoch != broker_set.sync_state_set_epoch:
+        raise StaleSyncStateSetEpoch(name, sent=wanted.sync_state_set_epoch, current=broker_set.sync_state_set_epoch)
+    if non_members := sorted(wanted.members - broker_set.replicas.keys()):
+        raise ReplicasInvalid(name, non_members, current=sorted(broker_set.replicas))
+    if silent := sorted(wanted.members.difference(alive)):
+        raise ReplicasNotAlive(name, silent)
+    if broker_set.master not in wanted.members:
+        raise SyncStateSetRefused(f"{name}: the SyncStateSet {sorted(wanted.members)} lacks its master")
+    return SyncStateSetAltered(wanted.members)

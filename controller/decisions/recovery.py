@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from controller.decisions.cluster_view import ClusterView
-from controller.decisions.sync_state import WantedSyncStateSet
+from controller.decisions.membership import WantedSyncStateSet
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, Owner, Source
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.addresses import host_number

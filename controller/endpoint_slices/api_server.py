@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from controller.endpoint_slices.shapes import API_VERSION, EndpointSlice
+from controller.endpoint_slices.wanted import API_VERSION, EndpointSlice
 
 if TYPE_CHECKING:
     import aiohttp

@@ -10,10 +10,11 @@ Java's.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from controller.endpoint_slices.api_server import CONNECTIONS_MAX, ERROR_CHARS_MAX, ApiFailed, SliceMoved, SliceStore
 from controller.endpoint_slices.events import (
@@ -23,12 +24,12 @@ from controller.endpoint_slices.events import (
     STALE_SINCE,
     SYNCS,
     BrokersNotPublished,
+    EndpointSlicesFailing,
+    EndpointSlicesRecovered,
     EndpointSliceWritten,
     SyncResult,
 )
-from controller.endpoint_slices.failure_reports import FailureReports
-from controller.endpoint_slices.shapes import EndpointSlice
-from controller.endpoint_slices.wanted import ForeignSlice, WantedSlices, next_slice, wanted_slices
+from controller.endpoint_slices.wanted import EndpointSlice, ForeignSlice, WantedSlices, next_slice, wanted_slices
 from controller.failover.group import Group
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
@@ -39,6 +40,42 @@ from store.store import SetStore
 
 if TYPE_CHECKING:
     from controller.sets.broker_set import BrokerSet
+
+#: Lines about failures in any period of LINES_PERIOD_MS: a server may answer something else each time.
+LINES_MAX: Final = 20
+LINES_PERIOD_MS: Final = 60_000
+
+
+class FailureReports:
+    """Reports each reason once, until the set for which it was reported is well or fails for another one.
+
+    So an outage of the server, which fails all sets for one reason, is one line, and another reason is a line again.
+    """
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        #: The last reason that was reported, by the name of the set that still fails.
+        self._reported: dict[str, str] = {}
+        self._lines_ms: deque[int] = deque(maxlen=LINES_MAX)
+
+    def failed(self, broker_name: str, error: str, retry_ms: int, now_ms: int, fault: Exception | None = None) -> None:
+        """Report a failure, unless its reason is reported or there are too many lines; then a later one is."""
+        is_full = len(self._lines_ms) == LINES_MAX and now_ms - self._lines_ms[0] < LINES_PERIOD_MS
+        if is_full or error in self._reported.values():
+            return
+        self._lines_ms.append(now_ms)
+        self._reported[broker_name] = error
+        self._emit(EndpointSlicesFailing(broker=broker_name, error=error, retry_ms=retry_ms, exc_info=fault))
+
+    def forget(self, broker_name: str) -> None:
+        """Let others have the reason of a set that is compared no more."""
+        self._reported.pop(broker_name, None)
+
+    def succeeded(self, broker_name: str, failures: int) -> None:
+        """Report that a set is well again, if a failure of it was reported."""
+        if self._reported.pop(broker_name, None) is not None:
+            self._emit(EndpointSlicesRecovered(broker=broker_name, failures=failures))
+
 
 #: How often is looked for sets that have changed.
 LOOK_S: Final = 0.25
@@ -52,18 +89,6 @@ BEGIN_MS: Final = 5_000
 ROUND_S: Final = 30.0
 #: How often a slice is read again because it was changed meanwhile.
 _TRIES: Final = 3
-
-
-class SliceRuntime(NamedTuple):
-    """What slices are kept through."""
-
-    group: Group
-    sets: SetStore
-    clock: Clock
-    #: Opens the API server for a round of calls; may raise ApiFailed.
-    opened: Callable[[], AbstractAsyncContextManager[SliceStore]]
-    services: tuple[ServiceSet, ...]
-    emit: Emit
 
 
 class _Published:
@@ -107,12 +132,21 @@ class _Round:
 class EndpointSlices:
     """The slices of all sets with a Service."""
 
-    def __init__(self, runtime: SliceRuntime) -> None:
-        self._group, self._sets, self._clock = runtime.group, runtime.sets, runtime.clock
-        self._opened, self._emit, self._services = runtime.opened, runtime.emit, runtime.services
+    def __init__(
+        self,
+        group: Group,
+        sets: SetStore,
+        clock: Clock,
+        opened: Callable[[], AbstractAsyncContextManager[SliceStore]],
+        services: tuple[ServiceSet, ...],
+        emit: Emit,
+    ) -> None:
+        """Take `opened`, which opens the API server for a round of calls; it may raise ApiFailed."""
+        self._group, self._sets, self._clock = group, sets, clock
+        self._opened, self._services, self._emit = opened, services, emit
         self._term = 0
         self._published: list[_Published] = []
-        self._reports = FailureReports(runtime.emit)
+        self._reports = FailureReports(emit)
 
     async def publish_brokers(self) -> None:
         """Publish for ever, while this controller leads."""

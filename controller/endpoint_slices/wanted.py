@@ -7,26 +7,76 @@ who is the master is not the business of DNS. Answers to no class of Java's.
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from controller.endpoint_slices.shapes import (
-    API_VERSION,
-    INSTANCE_LABEL,
-    KIND,
-    MANAGED_BY,
-    MANAGED_BY_LABEL,
-    SERVICE_LABEL,
-    Conditions,
-    EndpointSlice,
-    Metadata,
-    Port,
-    SliceEndpoint,
-)
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.addresses import split_address
 from serving.config.service_sets import ServiceSet, host_label
+
+API_VERSION: Final = "discovery.k8s.io/v1"
+KIND: Final = "EndpointSlice"
+#: Label that says to which Service a slice belongs.
+SERVICE_LABEL: Final = "kubernetes.io/service-name"
+#: Label that says who writes a slice; nobody else does.
+MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
+MANAGED_BY: Final = "rocketmq-controller"
+#: Label that says to which release of the chart a slice belongs.
+INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
+
+
+class _Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A part of a slice."""
+
+
+class Metadata(_Shape, frozen=True, kw_only=True):
+    """Of a slice."""
+
+    name: str
+    namespace: str
+    labels: dict[str, str] | None = None
+    #: Of the slice that was read: the server refuses a change of another one.
+    resource_version: str | None = None
+    uid: str | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[dict[str, Any]] | None = None
+    finalizers: list[str] | None = None
+
+
+class Conditions(_Shape, frozen=True, kw_only=True):
+    """Of an endpoint; DNS answers those that are ready."""
+
+    ready: bool | None = None
+
+
+class SliceEndpoint(_Shape, frozen=True, kw_only=True):
+    """One broker."""
+
+    addresses: list[str]
+    conditions: Conditions = Conditions()
+    hostname: str | None = None
+
+
+class Port(_Shape, frozen=True, kw_only=True):
+    """Of all endpoints of a slice."""
+
+    port: int | None = None
+    name: str = ""
+    protocol: str = "TCP"
+
+
+class EndpointSlice(_Shape, frozen=True, kw_only=True):
+    """Some brokers of one set, with addresses of one family; its metadata goes back as others have made it."""
+
+    api_version: str
+    kind: str
+    metadata: Metadata
+    address_type: str
+    endpoints: list[SliceEndpoint] | None
+    ports: list[Port] | None
+
 
 _FAMILIES: Final = ("IPv4", "IPv6")
 _PORT_NAME: Final = "remoting"

@@ -1,4 +1,4 @@
-"""What is told of the group, its store, sets, brokers and elections: lines of the log, metrics, rows of the history.
+"""What is done once a decision is stored; log lines, metrics and rows of the history about sets, brokers, elections.
 
 Heartbeats and polls are only counted. Every election is one line, and those that end as the one before are none.
 """
@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import add
 from typing import ClassVar, Final, NamedTuple
 
+import msgspec
+
 from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Registrant
-from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import LOSSES, CandidateReport, ElectionRecord, NotificationResult
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import (
@@ -17,12 +18,12 @@ from controller.failure_detection.suspicion import (
     BrokerFailure,
     HostsChange,
     HostsChangeKind,
+    Probe,
     ProbeOutcome,
     SuspicionReason,
 )
-from controller.sets.broker_set import BrokerSet
+from controller.sets.broker_set import BrokerSet, SetHealth
 from controller.sets.events import MasterLost, ReplicaAdopted
-from controller.sets.health import SetHealth
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from history.schemas import CONTROLLER
 from history.server_rows import LifecycleEvent
@@ -30,6 +31,49 @@ from serving.logging.events import Level
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX
 from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, Timer, Total
 from store.store import Changed, ControllerMember
+
+
+class Recipient(NamedTuple):
+    """A broker to notify."""
+
+    broker_id: int
+    address: str
+
+
+class NotifyRoleChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Notify living brokers of their master; a later one for the same broker takes its place."""
+
+    broker_name: str
+    #: The number of the election in the log of elections.
+    election: int
+    master: Recipient
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+    recipients: tuple[Recipient, ...]
+    #: When the election was stored; monotonic ms.
+    since_ms: int
+
+
+class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """Probe a suspect broker."""
+
+    probe: Probe
+    #: Where it is by the store: whoever sends heartbeats under its id may be another process.
+    address: str
+    #: Takes the result, and the other end of the connection; blank without an answer.
+    report: Callable[[BrokerKey, ProbeOutcome, str], None]
+
+
+class CheckReachability(msgspec.Struct, frozen=True, kw_only=True):
+    """Probe whether a broker that sends heartbeats is reachable; nothing follows if it is not."""
+
+    key: BrokerKey
+    address: str
+
+
+Effect = NotifyRoleChanged | ProbeBroker | CheckReachability
+
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)

@@ -7,7 +7,7 @@ heartbeats, only the leader changes sets.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,17 +18,17 @@ from controller.decisions.membership import (
     Applicant,
     Cleaning,
     Registrant,
+    WantedSyncStateSet,
     decide_adoption,
+    decide_alteration,
     decide_cleaning,
     decide_id,
     decide_registration,
 )
-from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
 from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionOutcome, ElectionRunner
 from controller.failover.events import BrokerIdApplied, BrokersCleaned, SyncStateSetAltered, broker_started
 from controller.failover.monitor import Monitor
-from controller.failover.new_sets import BURST, REFILL_MS, NewSets
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat, Source
@@ -36,6 +36,42 @@ from controller.refusals import BrokerIdInUse, LimitReached, NotFromTheMaster
 from controller.sets.broker_set import BrokerSet, Replica
 from controller.sets.stored_set import SetDecision, StoredSet
 from store.store import COMMIT_S
+
+#: So many sets may begin at once from one host, and then one after each of these times.
+BURST: Final = 5_000
+REFILL_MS: Final = 1_000
+#: Hosts that are remembered, the last ones.
+HOSTS_MAX: Final = 10_000
+
+
+class _Budget(NamedTuple):
+    """How many sets a host might begin at a moment."""
+
+    sets: int
+    at_ms: int
+
+
+class NewSets:
+    """Host -> how many sets may begin from it."""
+
+    def __init__(self) -> None:
+        self._budgets: OrderedDict[str, _Budget] = OrderedDict()
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts are remembered."""
+        return len(self._budgets)
+
+    def take(self, host: str, now_ms: int) -> bool:
+        """Return whether another set may begin from a host, and count it."""
+        budget = self._budgets.pop(host, None) or _Budget(BURST, now_ms)
+        refilled = (now_ms - budget.at_ms) // REFILL_MS
+        sets = min(BURST, budget.sets + refilled)
+        while len(self._budgets) >= HOSTS_MAX:
+            self._budgets.popitem(last=False)
+        self._budgets[host] = _Budget(max(sets - 1, 0), budget.at_ms + refilled * REFILL_MS)
+        return sets > 0
+
 
 #: Takes the cluster, the broker, its heartbeat, and what was known of the broker before.
 HeartbeatRecorder = Callable[[str, BrokerKey, LastHeartbeat, LastHeartbeat | None], None]

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 from controller.config import ControllerConfig
 from controller.decisions.membership import check_cluster
 from controller.decisions.recovery import Recovery
-from controller.failover.effects import Effect
-from controller.failover.events import FailureDetectionSuspended, StoreFailed
+from controller.failover.events import Effect, FailureDetectionSuspended, StoreFailed
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failure_detection.detector import FailureDetector

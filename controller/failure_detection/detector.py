@@ -8,7 +8,6 @@ heartbeats, so it suspends failure detection for one round of them. The edge pro
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from controller.failure_detection.failed_brokers import FailedBroker, FailedBrokers
 from controller.failure_detection.heartbeats import (
     HEARTBEAT_TIMEOUT_MS_DEFAULT,
     LATE_MS,
@@ -20,13 +19,15 @@ from controller.failure_detection.heartbeats import (
     Source,
 )
 from controller.failure_detection.hosts import HOST_UNKNOWN, BrokerHost, HostLiveness, Silence
-from controller.failure_detection.probes import OpenProbes
 from controller.failure_detection.suspicion import (
     ANSWER_MS,
     PROOFS,
     BrokerFailure,
+    FailedBroker,
+    FailedBrokers,
     HostsChange,
     HostsChangeKind,
+    OpenProbes,
     Probe,
     ProbeOutcome,
     Suspicion,

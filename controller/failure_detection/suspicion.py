@@ -3,11 +3,12 @@
 Source: docs/protocol/controller.md 3 and 6.1. Pure values; `detector.py` judges.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat, Source
 from controller.failure_detection.hosts import Silence
 
 #: How long a silent broker has to answer our probe. One that was paused for 2 s, a second after a heartbeat, goes on
@@ -141,3 +142,135 @@ class Suspicion:
         self.outcome = None
         self.probe_at_ms = from_ms
         self.deadline_ms = max(self.deadline_ms, from_ms + ANSWER_MS, deadline_ms)
+
+
+#: What comes in the name of a failed broker from one host is believed after so long without a longer pause: the broker
+#: may have moved to another address of its machine. So many hosts are remembered, the latest.
+CLAIMED_MS: Final = 10_000
+_CLAIM_PAUSE_MS: Final = 6_000
+_CLAIMS_MAX: Final = 4
+#: How many failed brokers are remembered, the last ones.
+_FAILED_MAX: Final = 20_000
+
+
+class FailedBroker(NamedTuple):
+    """A broker that was in contact once and has failed."""
+
+    judged_ms: int
+    last: LastHeartbeat
+    outcome: ProbeOutcome
+    #: The hosts from which something came in its name that may be somebody else's, since when, and when last.
+    claims: Mapping[str, tuple[int, int]] = {}
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it may only be frozen, or cut off: nothing proves that its process has ended."""
+        return self.outcome is ProbeOutcome.NO_ANSWER
+
+
+class FailedBrokers(dict[BrokerKey, FailedBroker]):
+    """Failed brokers by key, the last _FAILED_MAX of them."""
+
+    def add(self, key: BrokerKey, failed: FailedBroker) -> None:
+        """Remember a broker as failed, and drop the oldest where there are too many."""
+        while len(self) >= _FAILED_MAX:
+            del self[next(iter(self))]
+        self[key] = failed
+
+    def drop_unproven(self, since_ms: int) -> None:
+        """Drop brokers judged since then for want of an answer only: this controller was cut off."""
+        dropped = [key for key, each in self.items() if each.outcome not in PROOFS and each.judged_ms >= since_ms]
+        for key in dropped:
+            del self[key]
+
+    def take_claim(self, key: BrokerKey, source: Source, now_ms: int) -> bool:
+        """Record that something came in the name of a failed broker; return whether that is believed by now.
+
+        That is when it has come from one host for CLAIMED_MS: what became of the set is decided by then.
+        """
+        failed = self.get(key)
+        if failed is None:
+            return False
+        host = source.peer.rpartition(":")[0]
+        going_on = {name: times for name, times in failed.claims.items() if now_ms - times[1] <= _CLAIM_PAUSE_MS}
+        since_ms, _ = going_on.pop(host, (now_ms, now_ms))
+        latest = dict(list(going_on.items())[1 - _CLAIMS_MAX :])
+        self[key] = failed._replace(claims=latest | {host: (since_ms, now_ms)})
+        return now_ms - since_ms > CLAIMED_MS
+
+
+#: How long after its timeout the result of a probe may still be reported; after that it counts as no answer.
+_REPORT_MS: Final = 1_000
+#: How many brokers are probed at a time, and how many of them newly between two looks: thousands of probes at once
+#: would hold up this process until their answers are too late.
+PROBES_MAX: Final = 400
+NEW_PROBES_MAX: Final = 64
+
+
+class _OpenProbe(NamedTuple):
+    """A broker is being probed; each has one probe at a time."""
+
+    #: Why it is probed: a broker that made contact meanwhile, and is suspect again, has another suspicion.
+    suspicion: Suspicion
+    #: Then no result will be reported any more.
+    until_ms: int
+
+
+class OpenProbes:
+    """Probes whose results are still to be reported."""
+
+    def __init__(self, is_master: Callable[[BrokerKey], bool]) -> None:
+        """`is_master` is true of a broker that leads its set: masters are probed before all others."""
+        self._is_master = is_master
+        self._open: dict[BrokerKey, _OpenProbe] = {}
+        self._new = 0
+
+    def begin_look(self) -> None:
+        """Allow NEW_PROBES_MAX new probes until the next look."""
+        self._new = 0
+
+    def start(self, due: list[BrokerKey], suspicions: Mapping[BrokerKey, Suspicion], now_ms: int) -> list[Probe]:
+        """Return the probes of those brokers that have a place now; `due` is sorted if not all have."""
+        places = min(NEW_PROBES_MAX - self._new, PROBES_MAX - len(self._open))
+        if places < len(due):
+            due.sort(key=self._is_master, reverse=True)
+            due = due[: max(places, 0)]
+        self._new += len(due)
+        return [self._start(key, suspicions[key], now_ms) for key in due]
+
+    def _start(self, key: BrokerKey, suspicion: Suspicion, now_ms: int) -> Probe:
+        timeout_ms = ANSWER_MS
+        if suspicion.outcome is not None:
+            timeout_ms = max(min(suspicion.deadline_ms - now_ms, ANSWER_MS), PROBE_AGAIN_MS_MAX)
+        self._open[key] = _OpenProbe(suspicion, now_ms + timeout_ms + _REPORT_MS)
+        return Probe(key, timeout_ms)
+
+    def is_open(self, key: BrokerKey) -> bool:
+        """Return whether a broker is being probed."""
+        return key in self._open
+
+    def awaits_result(self, key: BrokerKey, suspicion: Suspicion, now_ms: int) -> bool:
+        """Return whether a result is still to be reported; a probe whose result never comes has no answer."""
+        probe = self._open.get(key)
+        if probe is None or now_ms < probe.until_ms:
+            return probe is not None
+        del self._open[key]
+        if probe.suspicion is suspicion:
+            suspicion.take(ProbeOutcome.NO_ANSWER, now_ms)
+        return False
+
+    def end(self, key: BrokerKey, suspicion: Suspicion | None) -> bool:
+        """End a probe; return whether its result is about this suspicion.
+
+        It is not if the broker made contact meanwhile, or failure detection was suspended.
+        """
+        probe = self._open.pop(key, None)
+        return suspicion is not None and probe is not None and probe.suspicion is suspicion
+
+    def remove(self, key: BrokerKey) -> None:
+        """Ignore the result of a probe."""
+        self._open.pop(key, None)
+
+    def clear(self) -> None:
+        """Ignore the results of all probes."""
+        self._open.clear()

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import NamedTuple
 
 from controller.callbacks.service import RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig
@@ -13,21 +12,19 @@ from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.failure_detection.suspicion import hide_probes
 from controller.http.analysis_views import AnalysisViews
-from controller.http.autoscaler_views import AutoscalerViews
-from controller.http.callback_views import CallbackViews
 from controller.http.cluster_watch import ChangedLists, ControllerStream
 from controller.http.master_views import MasterViews
-from controller.http.scaling_views import ScalingViews, check_leads
-from controller.http.switchover_views import PREFIX, PlannedChanges, SwitchoverViews
+from controller.http.scaling_views import AutoscalerViews, ScalingViews, check_leads
+from controller.http.switchover_views import PREFIX, CallbackViews, SwitchoverViews
 from controller.roles.broker_roles import BrokerRoles, SetRoles
 from controller.scaling.watching.service import Autoscaler
-from controller.sets.broker_set import BrokerSet
-from controller.sets.health import health_of
+from controller.sets.broker_set import BrokerSet, health_of
+from controller.switchover.rolling_restarts import RollingRestarts
+from controller.switchover.service import Switchovers
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 from serving.http.endpoints import EVENT_STREAM_TYPE, LIMIT, Parameter
-from serving.http.history_reader import HistoryReader
-from serving.http.history_views import PastLifeViews
+from serving.http.history_views import HistoryReader, PastLifeViews
 from serving.http.pages import ListPage, with_prefix
 from serving.http.paths import get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
@@ -36,26 +33,24 @@ from serving.metrics.health import Health, Serving
 from serving.shapes import controller as shapes
 
 
-class ShownSets(NamedTuple):
-    """What is shown of broker sets."""
-
-    control: BrokerRequests
-    roles: BrokerRoles
-    #: None if nothing is called.
-    callbacks: RoleCallbacks | None
-    elections: StoredElections
-
-
 def views_of(
     health: Health,
     metrics: Callable[[], Awaitable[bytes]],
     settings: StoredConfig[ControllerConfig],
-    sets: ShownSets,
-    planned: PlannedChanges,
     clock: Clock,
+    control: BrokerRequests,
+    roles: BrokerRoles,
+    elections: StoredElections,
+    autoscaler: Autoscaler,
+    switchovers: Switchovers,
+    restarts: RollingRestarts,
+    callbacks: RoleCallbacks | None,
 ) -> tuple[object, ...]:
-    """Return what answers all paths, in the order in which they are described."""
-    control, scaling = sets.control, planned.autoscaler.scaling
+    """Return what answers all paths, in the order in which they are described.
+
+    `callbacks` is None if nothing is called.
+    """
+    scaling = autoscaler.scaling
 
     def config() -> ControllerConfig:
         return settings.config
@@ -68,13 +63,13 @@ def views_of(
 
     return (
         ProbeViews(check_ready, metrics),
-        SetViews(sets, planned.autoscaler, settings, clock, lambda: health.serving is Serving.DRAINING),
+        SetViews(control, roles, elections, autoscaler, settings, clock, lambda: health.serving is Serving.DRAINING),
         MasterViews(control.store, control.group, control.elections),
-        SwitchoverViews(planned),
-        ElectionViews(control.elections, sets.elections),
-        CallbackViews(sets.callbacks, settings, clock, lambda: check_leads(scaling)),
+        SwitchoverViews(switchovers, restarts),
+        ElectionViews(control.elections, elections),
+        CallbackViews(callbacks, settings, clock, lambda: check_leads(scaling)),
         ScalingViews(scaling, settings),
-        AutoscalerViews(planned.autoscaler),
+        AutoscalerViews(autoscaler),
         PastLifeViews(HistoryReader(), config),
         AnalysisViews(settings.config.analytics_dir),
         ConfigViews(CONTROLLER, config),
@@ -86,13 +81,15 @@ class SetViews:
 
     def __init__(
         self,
-        sets: ShownSets,
+        control: BrokerRequests,
+        roles: BrokerRoles,
+        elections: StoredElections,
         autoscaler: Autoscaler,
         settings: StoredConfig[ControllerConfig],
         clock: Clock,
         is_stopping: Callable[[], bool],
     ) -> None:
-        self._control, self._roles, _, self._elections = sets
+        self._control, self._roles, self._elections = control, roles, elections
         self._autoscaler = autoscaler
         self._settings = settings
         self._clock = clock

@@ -4,13 +4,17 @@ What is read is the `latest/<name>.json` that `rmq-analytics run` publishes (ana
 not have is left out.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from controller.observability import metric_catalogue as catalogue
+from controller.scaling.autoscaler.findings import AnalysisOutlook
 from serving.metrics.counters import Labels
 from serving.metrics.families import MetricFamily
 
@@ -134,3 +138,72 @@ _COUNTED: Final[Mapping[str, Callable[[list[dict[str, Any]]], Iterator[Sample]]]
     "queue_balance": _moves,
     "queue_scaling": _scalings,
 }
+
+
+class TopicOutlooks:
+    """Looked up by topic; of topics that several clusters have nothing is told, since nobody knows which is meant."""
+
+    def __init__(self, results: Iterable[AnalysisResult] = ()) -> None:
+        by_name = {each.name: each.rows for each in results}
+        left = [row.get("days_left") for row in by_name.get("capacity", ())]
+        self._days_left = min((each for each in left if isinstance(each, int | float)), default=None)
+        self._of_topics: dict[str, AnalysisOutlook | None] = {}
+        for row in by_name.get("queue_scaling", ()):
+            topic, verdict, queues = row.get("topic"), row.get("verdict"), row.get("queues_proposed")
+            if row.get("kind") == "topic" and isinstance(topic, str) and isinstance(verdict, str):
+                proposed = queues if isinstance(queues, int) else None
+                outlook = AnalysisOutlook(verdict, proposed, self._days_left)
+                self._of_topics[topic] = None if topic in self._of_topics else outlook
+
+    def of_topic(self, topic: str) -> AnalysisOutlook:
+        """Return what is known of a topic."""
+        return self._of_topics.get(topic) or AnalysisOutlook(days_left=self._days_left)
+
+
+#: Analyses run once a day; a new result shows after so long.
+_LOOK_S: Final = 30.0
+#: Below the folder that `rmq-analytics` writes to.
+_PLACE: Final = "results/latest"
+_RESULT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_decode: Final = msgspec.json.Decoder(AnalysisResult).decode
+
+
+class ResultsReader:
+    """The newest results in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / _PLACE
+        #: File -> when it was written, how long it was and which one as it was read, and its content.
+        self._read: dict[Path, tuple[tuple[int, int, int], AnalysisResult]] = {}
+        #: What all of them come to, by now.
+        self.samples: tuple[Sample, ...] = ()
+        #: What A9 and A12 tell of topics, by now.
+        self.outlooks = TopicOutlooks()
+
+    async def read_results(self) -> None:
+        """Look for new results for as long as the server serves."""
+        while True:
+            self.samples = await asyncio.to_thread(self.read)
+            await asyncio.sleep(_LOOK_S)
+
+    def read(self) -> tuple[Sample, ...]:
+        """Return the samples of all results; an unreadable file keeps its last content, a removed one has none."""
+        with contextlib.suppress(OSError):
+            # A folder that is away for a while, as one of another machine, has not lost its results.
+            paths = [each for each in self._folder.iterdir() if each.suffix == ".json"]
+            self._read = {path: known for path, known in self._read.items() if path in paths}
+            for path in paths:
+                # A file of anybody's can be nested more deeply than it can be read.
+                with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
+                    self._read_one(path)
+        results = [latest for _, latest in self._read.values()]
+        self.outlooks = TopicOutlooks(results)
+        return tuple(samples(results))
+
+    def _read_one(self, path: Path) -> None:
+        status = path.stat()
+        version = (status.st_mtime_ns, status.st_size, status.st_ino)
+        known = self._read.get(path)
+        if (known is None or known[0] != version) and status.st_size <= _RESULT_BYTES_MAX:
+            self._read[path] = (version, _decode(path.read_bytes()))

@@ -11,8 +11,7 @@ from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
 from controller.observability.log_events import DECLARED
 from controller.roles.events import MASTERS_WAITS
-from controller.sets.broker_set import BrokerSet
-from controller.sets.health import SetHealth, health_of
+from controller.sets.broker_set import BrokerSet, SetHealth, health_of
 from remoting.clock import Clock
 from serving.metrics.counters import BROKERS_MAX, LabelGuard, Labels
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values

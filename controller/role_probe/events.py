@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from controller.role_probe.gaps import ProbeGap
 from serving.logging.events import Level
 from serving.metrics.counters import BROKERS_MAX
 from serving.telemetry.events import Counter, Event, Gauge, Observation, Timer
@@ -46,6 +45,20 @@ LAST_GAP: Final = Gauge(
     peer_labels=2,
     label_sets_max=BROKERS_MAX,
 )
+
+
+class ProbeGap(NamedTuple):
+    """A time without acknowledged sends that has ended."""
+
+    #: From the last acknowledgement before it to the first one after it.
+    gap_ms: int
+    #: Sends within it that failed.
+    failed: int
+    #: Why the last of them failed; blank if none did, and one only took long.
+    error: str
+    #: Where the sends went before and after.
+    former_address: str
+    address: str
 
 
 class RoleProbeGapEnded(Event, frozen=True, kw_only=True):

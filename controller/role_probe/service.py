@@ -11,15 +11,118 @@ from typing import Any, Final, NamedTuple
 
 from controller.config import ControllerConfig
 from controller.failover.group import Group
-from controller.role_probe.events import LAST_GAP, SENDS, SETS, ProbeResult, RoleProbeGapEnded, RoleProbeRouteMissing
-from controller.role_probe.gaps import AcknowledgedSends
-from controller.role_probe.targets import ProbeTarget, ProbeTargets
+from controller.role_probe.events import (
+    LAST_GAP,
+    SENDS,
+    SETS,
+    ProbeGap,
+    ProbeResult,
+    RoleProbeGapEnded,
+    RoleProbeRouteMissing,
+)
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.messages import send_message
+from remoting.admin.routes import TopicRoute, route_of
 from remoting.client import Requester
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, Refused
 from serving.telemetry.events import Count, Counted, Emit, Measure
+
+#: How old a route may be: clients query it this often.
+ROUTE_MS: Final = 30_000
+#: How soon it is queried again where no NameServer has it.
+ROUTE_AGAIN_MS: Final = 5_000
+#: Sets that are probed; each is a connection and some requests a second.
+PROBED_SETS_MAX: Final = 200
+#: Permission bit of a topic that takes messages.
+_PERM_WRITE: Final = 2
+
+
+class ProbeTarget(NamedTuple):
+    """A set that is probed."""
+
+    cluster: str
+    #: Of broker id 0, which may be a role address; None while the route has no master.
+    address: str | None
+
+
+class ProbeTargets:
+    """The sets that have the topic."""
+
+    def __init__(
+        self, admin: AdminClient, topic: str, name_servers: Callable[[], tuple[str, ...]], now_ms: Callable[[], int]
+    ) -> None:
+        self._admin, self._topic, self._name_servers, self._now_ms = admin, topic, name_servers, now_ms
+        #: By broker name, in the order of names.
+        self.sets: dict[str, ProbeTarget] = {}
+        #: Sets with the topic beyond PROBED_SETS_MAX.
+        self.left_out = 0
+        self._due_ms: int | None = None
+
+    def clear(self) -> None:
+        """Forget the route: another controller leads."""
+        self.sets, self.left_out, self._due_ms = {}, 0, None
+
+    async def look(self) -> str:
+        """Query the route if it is old; returns why there is none, blank if there is one or it is not old.
+
+        Without any answer the last route counts, as for clients.
+        """
+        if self._due_ms is not None and self._now_ms() < self._due_ms:
+            return ""
+        problem = "no NameServer is configured: set roleProbeNamesrvAddr or namesrvAddr"
+        for address in self._name_servers():
+            try:
+                self._take(await self._admin.call(address, route_of(self._topic)))
+            except (InvokeError, Refused, BodyError) as error:
+                problem = f"{address}: {error}"
+            else:
+                self._due_ms = self._now_ms() + ROUTE_MS
+                return "" if self.sets else f"{address}: no broker takes messages of {self._topic}"
+        self._due_ms = self._now_ms() + ROUTE_AGAIN_MS
+        return problem
+
+    def _take(self, route: TopicRoute) -> None:
+        names = sorted(name for name, queues in route.queues.items() if queues.perm & _PERM_WRITE)
+        known = {name: route.broker_sets.get(name) for name in names[:PROBED_SETS_MAX]}
+        self.left_out = max(0, len(names) - PROBED_SETS_MAX)
+        self.sets = {
+            name: ProbeTarget(each.cluster, each.master_address) for name, each in known.items() if each is not None
+        }
+
+
+class AcknowledgedSends:
+    """The sends to one set, one after another."""
+
+    def __init__(self) -> None:
+        #: None: there is nothing to measure from.
+        self._last_ms: int | None = None
+        self._address = ""
+        self._failed = 0
+        self._error = ""
+
+    def acknowledged(self, now_ms: int, address: str, usual_ms: int) -> ProbeGap | None:
+        """Take an acknowledged send; returns the gap before it, None if there was none.
+
+        Without a failed send only what is longer than `usual_ms` is a gap.
+        """
+        gap = None
+        if self._last_ms is not None and (self._failed or now_ms - self._last_ms > usual_ms):
+            gap = ProbeGap(now_ms - self._last_ms, self._failed, self._error, self._address, address)
+        self._last_ms, self._address = now_ms, address
+        self._failed, self._error = 0, ""
+        return gap
+
+    def failed(self, error: str) -> None:
+        """Take a send that failed."""
+        self._failed += 1
+        self._error = error
+
+    def discard_before(self, since_ms: int) -> None:
+        """Measure nothing from an acknowledgement before then: this process was paused meanwhile."""
+        if self._last_ms is not None and self._last_ms < since_ms:
+            self._last_ms, self._failed, self._error = None, 0, ""
+
 
 #: As a producer's sendMsgTimeout.
 SEND_MS: Final = 3_000
@@ -33,44 +136,25 @@ _PAUSE_MS: Final = 700
 _SLACK_MS: Final = 600
 
 
-class ProbeOptions(NamedTuple):
-    """What is configured; read again at each use."""
-
-    name_servers: tuple[str, ...]
-    interval_ms: int
-
-    @classmethod
-    def of(cls, config: ControllerConfig) -> "ProbeOptions":
-        """Return the options of a configuration."""
-        addresses = config.role_probe_namesrv_addr or config.namesrv_addr
-        return cls(tuple(each for each in addresses.split(";") if each), config.role_probe_interval_ms)
-
-
-class ProbeRuntime(NamedTuple):
-    """What the probe reaches the world through."""
-
-    group: Group
-    #: A client of its own.
-    client: Requester
-    clock: Clock
-    topic: str
-    options: Callable[[], ProbeOptions]
-    emit: Emit
-    #: Runs what nobody waits for.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
-
-
 class RoleProbe:
     """Probes all sets that have the topic."""
 
-    def __init__(self, runtime: ProbeRuntime) -> None:
-        self._group, self._clock, self._topic = runtime.group, runtime.clock, runtime.topic
-        self._options, self._emit, self._start = runtime.options, runtime.emit, runtime.start
+    def __init__(
+        self,
+        group: Group,
+        client: Requester,
+        clock: Clock,
+        config: Callable[[], ControllerConfig],
+        emit: Emit,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]],
+    ) -> None:
+        """`client` is one of its own; `start` runs what nobody waits for."""
+        self._group, self._clock, self._config = group, clock, config
+        self._emit, self._start = emit, start
+        self._topic = config().role_probe_topic
         limits = AdminLimits(timeout_ms=SEND_MS, requests_max=SENDS_A_SECOND_MAX, requests_per_peer_max=64)
-        self._admin = AdminClient(runtime.client, limits)
-        self._targets = ProbeTargets(
-            self._admin, runtime.topic, lambda: runtime.options().name_servers, runtime.clock.now_ms
-        )
+        self._admin = AdminClient(client, limits)
+        self._targets = ProbeTargets(self._admin, self._topic, self._name_servers, clock.now_ms)
         #: What probes each set.
         self._under_way: dict[str, asyncio.Task[bool]] = {}
         self._looked_ms: int | None = None
@@ -154,8 +238,12 @@ class RoleProbe:
                     self._emit(RoleProbeGapEnded(cluster=target.cluster, broker=name, gap=gap))
             await asyncio.sleep(max(0.0, began_s + interval_ms / 1000 - loop.time()))
 
+    def _name_servers(self) -> tuple[str, ...]:
+        addresses = self._config().role_probe_namesrv_addr or self._config().namesrv_addr
+        return tuple(address for address in addresses.split(";") if address)
+
     def _interval_ms(self) -> int:
-        return max(self._options().interval_ms, len(self._targets.sets) * 1000 // SENDS_A_SECOND_MAX)
+        return max(self._config().role_probe_interval_ms, len(self._targets.sets) * 1000 // SENDS_A_SECOND_MAX)
 
     async def _sent(self, name: str, target: ProbeTarget) -> tuple[ProbeResult, str]:
         """Send a message; returns how that ended, and why if it was not acknowledged."""

@@ -6,6 +6,7 @@ another.
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -233,3 +234,22 @@ def _cut(first: int, last: int, broker_ids: Collection[int]) -> Iterator[tuple[i
         first = broker_id + 1
     if first <= last:
         yield first, last
+
+
+class SetHealth(StrEnum):
+    """How a set is; the values label metrics."""
+
+    #: A living master, and every broker of the set in sync.
+    HEALTHY = "healthy"
+    UNDER_REPLICATED = "under_replicated"
+    #: No master, or a failed one.
+    NO_MASTER = "no_master"
+
+
+def health_of(broker_set: BrokerSet, alive: Collection[int]) -> SetHealth:
+    """Return how a set is; `alive` are the brokers that are thought to live."""
+    if broker_set.master is None or broker_set.master not in alive:
+        return SetHealth.NO_MASTER
+    if broker_set.sync_state_set != broker_set.replicas.keys() or not broker_set.replicas.keys() <= set(alive):
+        return SetHealth.UNDER_REPLICATED
+    return SetHealth.HEALTHY

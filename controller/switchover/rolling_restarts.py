@@ -6,13 +6,12 @@ a broker from here: the operator, or a tool of the operator's, does, as soon as 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from controller.failover.requests import BrokerRequests
 from controller.switchover.events import RESTARTS, RollingRestartBegun, RollingRestartLookFailed, restart_entered
-from controller.switchover.request import BrokerId, SwitchoverRequest
 from controller.switchover.rolling_restart import (
     RestartFacts,
     RestartPhase,
@@ -24,7 +23,7 @@ from controller.switchover.rolling_restart import (
     waits_behind,
 )
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
-from controller.switchover.switchover import SwitchoverPhase
+from controller.switchover.switchover import BrokerId, SwitchoverPhase, SwitchoverRequest
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused
@@ -69,27 +68,28 @@ class RestartNotFound(Exception):
         super().__init__(f"{broker_name} has no rolling restart")
 
 
-class RestartParts(NamedTuple):
-    """What rolling restarts work with."""
-
-    control: BrokerRequests
-    switchovers: Switchovers
-    documents: DocumentStore
-    #: Raises NotLeader, and StoreError until the documents are loaded.
-    check_leads: Callable[[], None]
-    #: Returns when the process of the broker at an address has started, Unix ms; None if it does not answer.
-    query_boot: Callable[[str], Awaitable[int | None]]
-    clock: Clock
-    emit: Emit
-    #: Starts a background task.
-    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
-
-
 class RollingRestarts:
     """Begins, runs and aborts rolling restarts; one of each set at a time."""
 
-    def __init__(self, parts: RestartParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        control: BrokerRequests,
+        switchovers: Switchovers,
+        documents: DocumentStore,
+        check_leads: Callable[[], None],
+        query_boot: Callable[[str], Awaitable[int | None]],
+        clock: Clock,
+        emit: Emit,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]],
+    ) -> None:
+        """`check_leads` raises NotLeader, and StoreError until the documents are loaded.
+
+        `query_boot` returns when the process of the broker at an address has started, Unix ms; None if it does not
+        answer. `start` starts a background task.
+        """
+        self._control, self._switchovers, self._documents = control, switchovers, documents
+        self._check_leads, self._query_boot = check_leads, query_boot
+        self._clock, self._emit, self._start = clock, emit, start
         #: The look at each set that is under way.
         self._looks: dict[str, asyncio.Task[Any]] = {}
         #: The switchover that was begun for a restart, by the id of that; and why the last one failed.
@@ -114,17 +114,17 @@ class RollingRestarts:
     def under_way(self) -> list[RollingRestart]:
         """Return those that have not ended and can be read; none on a controller that does not lead."""
         try:
-            self._parts.check_leads()
+            self._check_leads()
         except (RequestRefused, StoreError):
             return []
-        names = self._parts.documents.names(DocumentKind.ROLLING_RESTART)
+        names = self._documents.names(DocumentKind.ROLLING_RESTART)
         found = (self._readable(name) for name in names)
         return [each for each in found if each is not None and not each.has_ended]
 
     def find(self, broker_name: str) -> RollingRestart:
         """Return the restart of a set, or its last one; raises RestartNotFound, NotLeader and StoreError."""
-        self._parts.check_leads()
-        stored = self._parts.documents.get(DocumentKind.ROLLING_RESTART, broker_name)
+        self._check_leads()
+        stored = self._documents.get(DocumentKind.ROLLING_RESTART, broker_name)
         if stored is None:
             raise RestartNotFound(broker_name)
         return _decoded(broker_name, stored)
@@ -135,7 +135,7 @@ class RollingRestarts:
             return await self._begin(broker_name, request)
 
     async def _begin(self, broker_name: str, request: RestartRequest) -> RollingRestart:
-        self._parts.check_leads()
+        self._check_leads()
         under_way = self.under_way()
         restart = self._made(
             broker_name, request, after_ms=max((each.created_unix_ms for each in under_way), default=0)
@@ -149,12 +149,12 @@ class RollingRestarts:
                 raise RestartRefused(f"{before.id} restarts {broker_name} already: wait for its end, or abort it")
             return encode_restart(restart)
 
-        await self._parts.documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)
-        self._parts.emit(RollingRestartBegun(restart=restart))
+        await self._documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)
+        self._emit(RollingRestartBegun(restart=restart))
         return restart
 
     def _made(self, broker_name: str, request: RestartRequest, *, after_ms: int) -> RollingRestart:
-        broker_set = self._parts.control.store.get(broker_name)
+        broker_set = self._control.store.get(broker_name)
         if broker_set is None:
             raise SetNotFound(broker_name)
         members = sorted(broker_set.replicas)
@@ -162,7 +162,7 @@ class RollingRestarts:
             raise RestartRefused(f"{broker_name} has {len(members)} broker: nobody could lead while it restarts")
         if missing := sorted(set(request.broker_ids) - set(members)):
             raise RestartRefused(f"{broker_name} has no brokers {missing}, but {members}")
-        unix_ms = max(self._parts.clock.unix_ms(), after_ms + 1)
+        unix_ms = max(self._clock.unix_ms(), after_ms + 1)
         return RollingRestart(
             id=f"{broker_name}.{unix_ms}",
             broker_name=broker_name,
@@ -183,12 +183,12 @@ class RollingRestarts:
             now = _decoded(broker_name, stored) if stored is not None else None
             if now is None or now.has_ended:
                 raise RestartRefused(f"{before.id} has ended already")
-            return encode_restart(aborted(now, reason, self._parts.clock.unix_ms()))
+            return encode_restart(aborted(now, reason, self._clock.unix_ms()))
 
-        changed = await self._parts.documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)
+        changed = await self._documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)
         assert changed.after is not None, "it was stored"
         after = _decoded(broker_name, changed.after)
-        self._parts.emit(restart_entered(before, after))
+        self._emit(restart_entered(before, after))
         return after
 
     # What happens by itself
@@ -204,18 +204,18 @@ class RollingRestarts:
         self._looks = {name: task for name, task in self._looks.items() if not task.done()}
         present = self.under_way()
         self._waits_for = {each.broker_name: self._waits_for.get(each.broker_name, "") for each in present}
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self._clock.now_ms()
         failed = [(each.id, each.failed_switchovers) for each in present]
         self._failed_ms = {each: self._failed_ms.get(each, now_ms) for each in failed}
         hosts = {each.broker_name: self._hosts(each.broker_name) for each in present}
         for restart in present:
             if restart.broker_name not in self._looks:
                 behind = waits_behind(restart, present, hosts)
-                self._looks[restart.broker_name] = self._parts.start(self._look_at_restart(restart, behind))
+                self._looks[restart.broker_name] = self._start(self._look_at_restart(restart, behind))
 
     def _hosts(self, broker_name: str) -> frozenset[str]:
         """Return the hosts of the brokers of a set, as numbers or names."""
-        broker_set = self._parts.control.store.get(broker_name)
+        broker_set = self._control.store.get(broker_name)
         addresses = [each.address for each in broker_set.replicas.values()] if broker_set is not None else []
         return frozenset(host_number(each) or each.rpartition(":")[0].lower() for each in addresses)
 
@@ -223,7 +223,7 @@ class RollingRestarts:
         name = restart.broker_name
         try:
             facts = await self._facts(restart, behind)
-            if self._parts.control.store.is_changing(name):
+            if self._control.store.is_changing(name):
                 return  # The SyncStateSet may be another one: the next look shows it.
             decision = next_decision(restart, facts)
             if decision.restart != restart:
@@ -232,7 +232,7 @@ class RollingRestarts:
             if decision.begins_switchover:
                 await self._switch_over(decision.restart)
         except (StoreError, RequestRefused, RestartRefused) as error:
-            self._parts.emit(RollingRestartLookFailed(broker=name, error=error))
+            self._emit(RollingRestartLookFailed(broker=name, error=error))
 
     async def _store(self, before: RollingRestart, after: RollingRestart) -> None:
         def decide(stored: bytes | None) -> bytes:
@@ -240,35 +240,35 @@ class RollingRestarts:
                 raise RestartRefused(f"{before.id} has changed meanwhile")
             return encode_restart(after)
 
-        await self._parts.documents.change(DocumentKind.ROLLING_RESTART, before.broker_name, decide)
+        await self._documents.change(DocumentKind.ROLLING_RESTART, before.broker_name, decide)
         self._failed.pop(before.id, None)
-        self._failed_ms.setdefault((after.id, after.failed_switchovers), self._parts.clock.now_ms())
+        self._failed_ms.setdefault((after.id, after.failed_switchovers), self._clock.now_ms())
         if after.phase is not before.phase:
-            self._parts.emit(restart_entered(before, after))
+            self._emit(restart_entered(before, after))
 
     async def _switch_over(self, restart: RollingRestart) -> None:
         request = SwitchoverRequest(requested_by=REQUESTED_BY, reason=restart.reason)
         try:
-            begun = await self._parts.switchovers.begin(restart.broker_name, request)
+            begun = await self._switchovers.begin(restart.broker_name, request)
         except (SwitchoverRefused, SetNotFound) as error:
             self._failed[restart.id] = str(error)
         else:
             self._begun[restart.id] = begun.id
 
     async def _facts(self, restart: RollingRestart, behind: str) -> RestartFacts:
-        parts, name = self._parts, restart.broker_name
-        broker_set, now_ms = parts.control.store.get(name), parts.clock.now_ms()
+        name = restart.broker_name
+        broker_set, now_ms = self._control.store.get(name), self._clock.now_ms()
         is_switching = self._take_switchover(restart)
         boots: dict[int, int] = {}
         for broker_id in _queried(restart, behind):
             address = broker_set.replicas[broker_id].address if broker_set and broker_id in broker_set.replicas else ""
-            boot_unix_ms = await parts.query_boot(address) if address else None
+            boot_unix_ms = await self._query_boot(address) if address else None
             if boot_unix_ms is not None:
                 boots[broker_id] = boot_unix_ms
         return RestartFacts(
-            unix_ms=parts.clock.unix_ms(),
-            broker_set=parts.control.store.get(name),
-            trusted=parts.control.detector.electable(name, parts.clock.now_ms()).keys(),
+            unix_ms=self._clock.unix_ms(),
+            broker_set=self._control.store.get(name),
+            trusted=self._control.detector.electable(name, self._clock.now_ms()).keys(),
             boots=boots,
             is_switching=is_switching,
             failed_switchover=self._failed.get(restart.id),
@@ -278,7 +278,7 @@ class RollingRestarts:
 
     def _take_switchover(self, restart: RollingRestart) -> bool:
         """Return whether a switchover of the set is under way; remember why that of the restart has failed."""
-        last = self._parts.switchovers.of_set(restart.broker_name)
+        last = self._switchovers.of_set(restart.broker_name)
         if last is None:
             return False
         if last.has_ended and self._begun.get(restart.id) == last.id:

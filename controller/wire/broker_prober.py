@@ -7,8 +7,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from controller.failover.effects import CheckReachability, ProbeBroker
-from controller.failover.events import BrokerProbed
+from controller.failover.events import BrokerProbed, CheckReachability, ProbeBroker
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ANSWER_MS, ProbeOutcome
 from remoting.client import Requester

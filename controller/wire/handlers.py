@@ -4,7 +4,9 @@ Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjso
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 from sys import intern
 from typing import Final
 
@@ -12,8 +14,7 @@ import msgspec
 
 from controller.config import ControllerConfig
 from controller.decisions.election import ElectionResult
-from controller.decisions.membership import Applicant, Cleaning, Registrant
-from controller.decisions.sync_state import WantedSyncStateSet
+from controller.decisions.membership import Applicant, Cleaning, Registrant, WantedSyncStateSet
 from controller.failover.election_runner import ElectionOutcome
 from controller.failover.requests import BrokerRequests
 from controller.failure_detection.detector import SILENCE_MS_MIN
@@ -25,32 +26,144 @@ from controller.failure_detection.heartbeats import (
     LastHeartbeat,
     Source,
 )
-from controller.refusals import BrokerIdInUse, BrokerUnknown, MetadataUnknown, NotStoredNow, RequestInvalid, SetUnknown
-from controller.sets.broker_set import BrokerSet
-from controller.wire.replica_info_cache import ReplicaInfoCache, encoded_sync_state_set
-from controller.wire.request_fields import (
-    IDS_MAX,
-    address_field,
-    broker_id_field,
-    cluster_of,
-    given,
-    heartbeat_sender,
-    listed_ids,
-    number,
+from controller.refusals import (
+    BrokerIdInUse,
+    BrokerUnknown,
+    CleaningRefused,
+    MetadataUnknown,
+    NotStoredNow,
+    RequestInvalid,
+    SetUnknown,
 )
+from controller.sets.broker_set import BrokerSet
 from remoting.clock import Clock
-from remoting.protocol.addresses import ip_of, named_addresses, split_address
+from remoting.protocol.addresses import NAME_CHARS_MAX, ip_of, is_address, is_name, named_addresses, split_address
 from remoting.protocol.codec import decode_body, decode_fields, encode_fields
 from remoting.protocol.codes import CONTROLLER_REQUESTS, RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, CodeNotSupported
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes import controller as shapes
+from remoting.protocol.shapes.controller import BrokerHeartbeatHeader, MasterHeader, SyncStateSet
 from remoting.server.limits import BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse
+from remoting.server.statistics import SizeTally
 from serving.config.stored_config import StoredConfig
 from store.store import StoreError
+
+#: So many brokers have their checked key and address cached.
+_SENDERS_MAX: Final = 20_000
+
+#: Most ids in one list; a set has some brokers.
+IDS_MAX: Final = 1_000
+
+_IDS: Final = re.compile(r"[0-9]{1,18}")
+
+
+def listed_ids(text: str) -> frozenset[int]:
+    """Return the broker ids of a list with a ';' between; raises CleaningRefused."""
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    if len(parts) > IDS_MAX:
+        raise CleaningRefused(f"{len(parts)} ids; at most {IDS_MAX} are taken at a time")
+    if bad := [part for part in parts if not _IDS.fullmatch(part)]:
+        raise CleaningRefused(f"{bad[0][:40]!r} is no broker id; give numbers with a ';' between")
+    return frozenset(map(int, parts))
+
+
+def given(code: int, field: str, value: str | None) -> str:
+    """Return a text that must be there; raises RequestInvalid."""
+    if not value:
+        raise RequestInvalid(f"{_request(code)} needs {field}")
+    if len(value) > NAME_CHARS_MAX:
+        raise RequestInvalid(f"{_request(code)}: {field} has {len(value)} characters, {NAME_CHARS_MAX} are allowed")
+    if not is_name(value):
+        raise RequestInvalid(f"{_request(code)}: {field} has characters that are not shown: {value!r}")
+    return value
+
+
+def address_field(code: int, field: str, value: str) -> str:
+    """Return an address `host:port`; raises RequestInvalid."""
+    if not is_address(value):
+        raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
+    return value
+
+
+def cluster_of(header: BrokerHeartbeatHeader) -> str:
+    """Return the cluster of a heartbeat, blank if it has none; raises RequestInvalid."""
+    cluster = header.cluster_name
+    # It is kept as long as the broker sends heartbeats.
+    return given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster) if cluster else ""
+
+
+@lru_cache(maxsize=_SENDERS_MAX)
+def heartbeat_sender(broker_name: str | None, address: str | None, broker_id: int | None) -> tuple[BrokerKey, str]:
+    """Return the broker of a heartbeat and its address; cached, as the same brokers send one each second."""
+    code = RequestCode.BROKER_HEARTBEAT
+    name = given(code, "brokerName", broker_name)
+    checked = address_field(code, "brokerAddr", given(code, "brokerAddr", address))
+    return BrokerKey(name, broker_id_field(code, "brokerId", broker_id)), checked
+
+
+def number(code: int, field: str, value: int | None) -> int:
+    """Return a number that must be there; raises RequestInvalid."""
+    if value is None:
+        raise RequestInvalid(f"{_request(code)} needs {field}, a whole number")
+    return value
+
+
+def broker_id_field(code: int, field: str, value: int | None) -> int:
+    """Return a broker id, which is not negative; raises RequestInvalid."""
+    if number(code, field, value) < 0:
+        raise RequestInvalid(f"{_request(code)}: {field} must not be negative, it is {value}")
+    assert value is not None, "a number"
+    return value
+
+
+def _request(code: int) -> str:
+    return f"{RequestCode(code).name} ({code})"
+
+
+class ReplicaInfoCache:
+    """Encoded answers by broker name, each made at the first request after a change of its set."""
+
+    def __init__(self) -> None:
+        self._ready: dict[str, PreparedResponse] = {}
+        self._tally = SizeTally(())
+
+    def of(self, broker_set: BrokerSet) -> PreparedResponse:
+        """Return the answer about a set as it is stored now; valid until `discard` or `clear`."""
+        ready = self._ready.get(broker_set.broker_name)
+        if ready is None:
+            header = MasterHeader(
+                master_broker_id=broker_set.master,
+                master_address=broker_set.master_address,
+                master_epoch=broker_set.master_epoch,
+            )
+            body = encoded_sync_state_set(broker_set)
+            ready = PreparedResponse(body, self._tally, encode_fields(header))
+            self._ready[broker_set.broker_name] = ready
+        return ready
+
+    def discard(self, broker_name: str) -> None:
+        """Discard the answer about a set, which has changed."""
+        if (ready := self._ready.pop(broker_name, None)) is not None:
+            ready.invalidate()
+
+    def clear(self) -> None:
+        """Discard all answers: the sets were loaded anew, or another controller leads."""
+        for ready in self._ready.values():
+            ready.invalidate()
+        self._ready.clear()
+
+
+def encoded_sync_state_set(broker_set: BrokerSet) -> bytes:
+    """Return who is in sync, as bodies have it."""
+    members = SyncStateSet(
+        sync_state_set=sorted(broker_set.sync_state_set), sync_state_set_epoch=broker_set.sync_state_set_epoch
+    )
+    return encode(members, Dialect.STANDARD)
+
 
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS_MIN: Final = SILENCE_MS_MIN

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import ElectionLog, NotificationResult
-from controller.failover.events import RoleNotificationFailed, RoleNotified
+from controller.failover.events import NotifyRoleChanged, Recipient, RoleNotificationFailed, RoleNotified
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.wire.broker_prober import Reached, Starter
 from remoting.client import Requester

@@ -14,8 +14,7 @@ from namesrv.core.routes import route_of
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey, LiveRow
-from namesrv.recording.rows import RouteProperties
-from namesrv.recording.snapshot_rows import QueueSettings
+from namesrv.recording.rows import QueueSettings, RouteProperties
 from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
 
 _DEFAULTS: Final = RouteProperties(support_acting_master=False, order_message_enable=False)

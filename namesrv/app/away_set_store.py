@@ -51,7 +51,7 @@ class AwaySetStore:
                 case BrokerRegistered(cluster=cluster, broker_name=name) if (
                     event.result is not RegistrationResult.UNCHANGED
                 ):
-                    topics, owners = self._topics.topics_of(name), (cluster, name)
+                    topics, owners = self._topics.of_broker(name), (cluster, name)
                     has_topics = any(kind_of(topic, owners) is TopicKind.NORMAL for topic in topics)
                     self._sets.observe(name, self._brokers.get(name), has_topics=has_topics, unix_ms=unix_ms)
                 case BrokerRemoved(broker_name=name, reason=reason):

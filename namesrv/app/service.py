@@ -4,17 +4,17 @@ Answers to `NamesrvController`. No rule of RocketMQ is here; whatever needs no e
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from namesrv.app.away_set_store import AwaySetStore
-from namesrv.app.connection_cleanup import ConnectionCleanup
-from namesrv.app.effect_runner import RUN_EFFECTS, EffectQueue, EffectRunner
-from namesrv.app.role_address_dial_back import RoleAddressDialBack
-from namesrv.app.role_address_source import RoleAddressSource
-from namesrv.app.role_address_store import RoleAddressStore
-from namesrv.core.expiry import ExpirySchedule
-from namesrv.core.route_state import RouteState
+from namesrv.app.effect_runner import RUN_EFFECTS, EffectRunner
+from namesrv.app.role_addresses import RoleAddressDialBack, RoleAddressSource, RoleAddressStore
+from namesrv.core.departure import ExpirySchedule
+from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
+from namesrv.core.values.cooperative import BATCH_TOPICS
+from namesrv.core.values.effects import RouteOutcome
 from namesrv.http.watches import Watches
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
@@ -28,9 +28,12 @@ from namesrv.wire.cooperative_runner import CooperativeRunner
 from namesrv.wire.operator_requests import OperatorRequestHandler
 from namesrv.wire.request_table import BODY_LIMITS, BROKER_CODES, RequestTable
 from namesrv.wire.route_requests import RouteRequestHandler
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import Clock
 from remoting.protocol.codes import RequestCode
 from remoting.server.limits import ServerOptions
 from remoting.server.statistics import timer_ns
+from serving.process.background_tasks import SerialQueue
 from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.process import Runtime, ServerProcess
 
@@ -39,6 +42,50 @@ if TYPE_CHECKING:
 
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
+
+
+#: Name of the tasks that remove brokers.
+_REMOVE: Final = "remove_lost_brokers"
+
+
+class ConnectionCleanup:
+    """Two queues of lost connections: a large one waits for other large ones, a small one for other small ones."""
+
+    def __init__(
+        self,
+        state: RouteState,
+        clock: Clock,
+        runner: CooperativeRunner,
+        perform: Callable[[RouteOutcome[Any]], None],
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._runner = runner
+        self._perform = perform
+        self._small = SerialQueue(self._remove, _REMOVE, tasks)
+        self._large = SerialQueue(self._remove, _REMOVE, tasks)
+        self._is_stopped = False
+
+    def put(self, connection_id: int) -> None:
+        """Queue a lost connection if a broker registered over it."""
+        if not self._is_stopped and self._state.tables.live.has_registered_over(connection_id):
+            (self._large if self._is_large(connection_id) else self._small).put(connection_id)
+
+    def stop(self) -> None:
+        """Ignore the connections that the server closes itself: their brokers are alive."""
+        self._is_stopped = True
+
+    def _is_large(self, connection_id: int) -> bool:
+        tables = self._state.tables
+        members = tables.live.of_connection(connection_id)
+        if len(members) > GUARANTEED_PER_CONNECTION:
+            return True
+        return any(len(tables.topics.of_broker(member.broker_name)) > BATCH_TOPICS for member in members)
+
+    async def _remove(self, connection_id: int) -> None:
+        steps = self._state.connection_loss_steps(connection_id, self._clock.now_ms())
+        self._perform(await self._runner.run_first(steps))
 
 
 class NameServer:
@@ -61,7 +108,8 @@ class NameServer:
         # What changes it: requests, lost connections, and the scan below. Their effects wait in a queue.
         watches = self._watches = Watches(state, settings, self._process.http_streams_max, clock, event_log)
         away = self._away_sets = AwaySetStore(config.broker_set_store_path, state, clock, event_log)
-        effects = EffectQueue(event_log, watches.cluster, away)
+        records = event_log.record, watches.cluster.record, away.record
+        effects = self._effects = EffectRunner(state.tables.live, event_log, tasks, *records)
         self._perform = effects.perform
         runner = self._runner = CooperativeRunner()
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
@@ -91,7 +139,6 @@ class NameServer:
         checks = state.role_addresses.checks
         store = self._role_address_store = RoleAddressStore(config.role_address_store_path, checks, clock, event_log)
         self._dial_back = RoleAddressDialBack(state.role_addresses, store, self._client, clock, event_log, tasks)
-        self._effect_runner = EffectRunner(effects, state.tables.live, self._server, self._client, event_log, tasks)
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
@@ -110,7 +157,9 @@ class NameServer:
             followed += [self._role_addresses.follow_role_addresses, self._dial_back.check_role_addresses]
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
-        running_effects = self._tasks.keep_running(self._effect_runner.run_effects, RUN_EFFECTS)
+        running_effects = self._tasks.keep_running(
+            partial(self._effects.run_effects, self._server, self._client), RUN_EFFECTS
+        )
         serialize_type = config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)

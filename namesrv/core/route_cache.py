@@ -1,7 +1,7 @@
 """Encoded routes that are still true, so that a query costs a look-up instead of an encoding.
 
 Whoever changes a topic, a broker set or a setting that routes depend on drops the answers concerned in the same step
-(`change_applier.py`): an answer found here, or sent to a request that is known, is never older than the tables.
+(`changes.py`): an answer found here, or sent to a request that is known, is never older than the tables.
 """
 
 from collections.abc import Collection

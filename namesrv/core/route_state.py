@@ -11,20 +11,26 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core import change_planner, departure, routes
-from namesrv.core.change_applier import ChangeApplier, LastRegistration
-from namesrv.core.change_planner import ComparedRegistration, PreparedChange
+from namesrv.core import departure, routes
+from namesrv.core.changes import (
+    ChangeApplier,
+    ComparedRegistration,
+    LastRegistration,
+    PreparedChange,
+    compare,
+    permission_change,
+    prepare,
+    topic_additions,
+    topic_removals,
+)
 from namesrv.core.fitting import ROUTE_BYTES_PER_SET, ROUTE_HOST_BYTES_MIN
 from namesrv.core.registration import registration
 from namesrv.core.registration.accepted_topics import PreviousRegistration
-from namesrv.core.registration.registration import MasterAddresses
-from namesrv.core.registration.request import Registration
+from namesrv.core.registration.registration import MasterAddresses, Registration
 from namesrv.core.route_fetches import RouteFetches
-from namesrv.core.tables import broker_connections
 from namesrv.core.tables.away_sets import AwaySets
-from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
 from namesrv.core.tables.change import RouteTables, SetChange, counted
-from namesrv.core.tables.live_table import LiveKey, LiveRow
+from namesrv.core.tables.live_table import LiveKey, LiveRow, heartbeat_event, probes_of, registered, without
 from namesrv.core.tables.topic_table import size_bytes
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from namesrv.core.values.effects import (
@@ -103,7 +109,7 @@ class RouteState:
         # What an operator set for a topic ends with a change that carries it, so all that it carries must be known.
         if self.tables.permission_overrides.of(request.broker_name):
             return None
-        return PreviousRegistration(reported.topics, self.tables.topics.topics_of(request.broker_name))
+        return PreviousRegistration(reported.topics, self.tables.topics.of_broker(request.broker_name))
 
     def register_unchanged(self, request: Registration, now_ms: int) -> RouteOutcome[MasterAddresses]:
         """Take a registration that repeats what `previous_registration` returned; its topics need not be there."""
@@ -114,7 +120,7 @@ class RouteState:
         assert broker_set is not None, "as above"
         if request.is_late:
             return self.ignore_stale(request)
-        again = broker_connections.registered(row, request.connection_id, now_ms)
+        again = registered(row, request.connection_id, now_ms)
         self.tables.live.put(request.key, again)
         event = registration.unchanged_registration(request, reported.topics.topics, row.data_version)
         heartbeat = heartbeat_event(request.key, again, row, HeartbeatKind.REGISTER)
@@ -139,7 +145,7 @@ class RouteState:
         Yields while its topics are compared, and compares them again if another change was applied meanwhile. All else
         is decided in the last step, which applies it and calls `now_ms` and `is_late`. None if the topics are the
         difference to a registration that holds no longer: then all topics are needed. Raises
-        SingleTopicFromUnknownBroker, TooManyMembers, TooManyBrokers or TooManyTopics. In all these cases nothing has
+        RegistrationRefused, TooManyMembers, TooManyBrokers or TooManyTopics. In all these cases nothing has
         changed, except that a known broker with too many topics stays for longer with those that it has.
         """
         self._check_limits(request)
@@ -158,7 +164,7 @@ class RouteState:
         return self._register(request, compared, now_ms())
 
     def _compare(self, request: Registration) -> CooperativeTask[ComparedRegistration]:
-        return change_planner.compare(
+        return compare(
             self.tables,
             request,
             delete_missing_topics=self._config.delete_topic_with_broker_registration,
@@ -230,14 +236,14 @@ class RouteState:
     def _check_sizes(self, request: Registration, network: str, prepared: PreparedChange, now_ms: int) -> None:
         """Raise TooManyTopics if more topics of a registration would take too much memory of its host."""
         sizes, name = self._applier.topic_sizes, request.broker_name
-        more = prepared.queues.queue_sum.size_bytes + prepared.mappings.size_bytes - sizes.of_set(name)
+        more = prepared.queues.queue_sum.size_bytes + prepared.mappings.queue_sum.size_bytes - sizes.of_set(name)
         if more <= 0:
             return
         of_connection = {key.broker_name for key in self.tables.live.of_connection(request.connection_id)}
         if (excess := sizes.excess(more, network, of_connection, self._topic_bytes_max)) is not None:
             # It is alive: without this it would leave at the end of its timeout.
             if (row := self.tables.live.get(request.key)) is not None:
-                self.tables.live.put(request.key, broker_connections.registered(row, request.connection_id, now_ms))
+                self.tables.live.put(request.key, registered(row, request.connection_id, now_ms))
             raise TooManyTopics(name, excess)
 
     def _find_lost_topics(
@@ -246,7 +252,7 @@ class RouteState:
         """Compare what a new master has with the routes of its set: a topic that no slave had copied is lost."""
         name, topics = request.broker_name, request.topics
         if request.broker_id == MASTER_ID and decision.event.master_changed:
-            self.lost_topics.put(name, self.tables.topics.topics_of(name).keys() - topics.keys(), now_ms)
+            self.lost_topics.put(name, self.tables.topics.of_broker(name).keys() - topics.keys(), now_ms)
         elif request.broker_id == MASTER_ID:
             self.lost_topics.remove(name, topics)
 
@@ -286,7 +292,7 @@ class RouteState:
                 row = live.get(key)
                 if row is None or connection_id not in row.connections:
                     continue
-                if stays := broker_connections.without(row, connection_id, now_ms):
+                if stays := without(row, connection_id, now_ms):
                     live.put(key, stays)
                     probes.extend(probes_of(row, stays))
                 else:
@@ -336,7 +342,7 @@ class RouteState:
         outcome = self.heartbeat(cluster, key, HeartbeatKind.DATA_VERSION, now_ms)
         row = outcome.reply
         if row is not None and connection_id in row.connections:
-            self.tables.live.put(key, broker_connections.registered(row, connection_id, now_ms))
+            self.tables.live.put(key, registered(row, connection_id, now_ms))
         stored = row.data_version if row else None
         return RouteOutcome(
             reply=StoredVersion(stored, changed=stored is None or stored != data_version), events=outcome.events
@@ -354,7 +360,7 @@ class RouteState:
 
     def delete_topic(self, topic: str, cluster: str | None) -> RouteOutcome[None]:
         """Remove a topic, in one cluster or (None or empty) everywhere; a broker that still has it brings it back."""
-        changes = change_planner.topic_removals(self.tables, topic, cluster)
+        changes = topic_removals(self.tables, topic, cluster)
         return self._command(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic, changes)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> RouteOutcome[None]:
@@ -362,9 +368,9 @@ class RouteState:
         sizes, sets_max = self._applier.topic_sizes, self._config.topic_sets_per_host_max
         events: list[Event] = []
         refused: TooManyTopics | None = None
-        for change in change_planner.topic_additions(self.tables, topic, queue_datas, sets_max):
+        for change in topic_additions(self.tables, topic, queue_datas, sets_max):
             excess, name = None, change.broker_set.broker_name
-            if topic not in self.tables.topics.topics_of(name):
+            if topic not in self.tables.topics.of_broker(name):
                 excess = sizes.excess(size_bytes((topic,)), change.broker_set.network, (), self._topic_bytes_max)
                 if not change.queue_changes.queues:
                     excess = f"its host has as many sets with {topic} as it may have (topicSetsPerHostMax)"
@@ -377,7 +383,7 @@ class RouteState:
         return RouteOutcome(reply=None, events=tuple(events))
 
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> RouteOutcome[int]:
-        change = change_planner.permission_change(self.tables, broker_name, perm_of)
+        change = permission_change(self.tables, broker_name, perm_of)
         if change is None:
             return RouteOutcome(reply=0)
         events = self._command(code, broker_name, (change,)).events
@@ -422,9 +428,9 @@ class RouteState:
                 decided_at = self._applier.version
                 tries += 1
                 if tries > _TRIES:
-                    prepared = run_to_completion(change_planner.prepare(self.tables, decision.change))
+                    prepared = run_to_completion(prepare(self.tables, decision.change))
                 else:
-                    prepared = yield from change_planner.prepare(self.tables, decision.change)
+                    prepared = yield from prepare(self.tables, decision.change)
                 if self._applier.version == decided_at and leaving(name) == keys:
                     self._applier.apply(decision.change, prepared)
                     departures.append(decision)

@@ -39,7 +39,7 @@ def route_of(
     host_bytes_max: int = fitting.ANSWER_BYTES_MAX,
 ) -> TopicRouteData | None:
     """Return the route of `topic`, with what fits of each host; None if no broker has it."""
-    queues = tables.topics.queues_of(topic)
+    queues = tables.topics.of_topic(topic)
     if queues is None:
         return None
     sets = [broker_set for name in queues if (broker_set := tables.brokers.get(name))]
@@ -137,4 +137,4 @@ def _filter_servers(tables: RouteTables, sets: list[RegisteredSet]) -> dict[str,
 def topics_of_cluster(tables: RouteTables, cluster: str) -> list[str]:
     """Return the topics that at least one broker set of the cluster has, each once."""
     names = tables.brokers.names_in(cluster)
-    return list(dict.fromkeys(topic for name in names for topic in tables.topics.topics_of(name)))
+    return list(dict.fromkeys(topic for name in names for topic in tables.topics.of_broker(name)))

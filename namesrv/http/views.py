@@ -22,9 +22,8 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
-from namesrv.http.route_watch import plain_route, plain_route_text
 from namesrv.http.watch_streams import WatchStream
-from namesrv.http.watches import Watches
+from namesrv.http.watches import Watches, plain_route, plain_route_text
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
@@ -33,8 +32,7 @@ from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.endpoints import EVENT_STREAM_TYPE, TEXT_TYPE, Parameter
-from serving.http.history_reader import HistoryReader
-from serving.http.history_views import PastLifeViews, PastRouteViews
+from serving.http.history_views import HistoryReader, PastLifeViews, PastRouteViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
 from serving.http.paths import delete, get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
@@ -142,7 +140,7 @@ class NameServerViews:
             state=cluster_summary.state_of(broker_set).value,
             enable_acting_master=broker_set.enable_acting_master,
             zone_name=broker_set.zone_name,
-            topics=len(topics.topics_of(name)),
+            topics=len(topics.of_broker(name)),
             read_queues=sums.read,
             write_queues=sums.write,
             lost_topics=lost_topics(self._sources.state, name, clock.unix_ms() - clock.now_ms()),

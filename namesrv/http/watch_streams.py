@@ -9,9 +9,16 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from typing import Final, Protocol
 
-from namesrv.core.route_changes.change_log import Change, ChangeLog, ChangeReader
-from namesrv.core.route_changes.watch_counts import WatchCounts, WatchKind
-from namesrv.core.route_changes.watch_cursor import GapReason, PresentState, WatchCursor, WatchGap
+from namesrv.core.change_log import (
+    Change,
+    ChangeLog,
+    GapReason,
+    PresentState,
+    WatchCounts,
+    WatchCursor,
+    WatchGap,
+    WatchKind,
+)
 from remoting.clock import Clock
 from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, StreamPlaces, event_text
 from serving.http.views import HttpRefused, Unavailable
@@ -76,7 +83,7 @@ class WatchStreams:
         self._places = places
         self._clock = clock
         self._observer = observer
-        self._open: dict[ChangeReader, WatchStream] = {}
+        self._open: dict[WatchCursor, WatchStream] = {}
         self._ready: deque[WatchStream] = deque()
         self._is_closing = False
 
@@ -128,7 +135,7 @@ class WatchStreams:
             self.counts.stalled += 1
             self._observer.watcher_stalled(self.kind, stream.client, stream.cursor.keys)
 
-    def notify(self, cursors: Iterable[ChangeReader]) -> None:
+    def notify(self, cursors: Iterable[WatchCursor]) -> None:
         """Note watchers that have something to read; `wake_some` lets them."""
         self._ready.extend(self._open[cursor] for cursor in cursors if cursor in self._open)
 

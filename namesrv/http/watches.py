@@ -1,15 +1,287 @@
-"""What can be watched over HTTP: routes and brokers, with one limit for all watchers."""
+"""What can be watched over HTTP: routes and brokers, with one limit for all watchers.
 
+A change of a route is noted in the step that makes it (`routes_dropped`), and looked at in a task of its own: the route
+is encoded as `/v1/topics/{topic}/route` has it and compared with the one before, some topics at a time. Changes of one
+topic within one turn of the event loop are one event. While nobody watches, a change costs one comparison, and a query
+nothing.
+
+A watcher of brokers begins with an event without brokers, reads `/v1/brokers`, and applies the events after it: each
+has the whole broker set as it is, so an event that is older than what was read does no harm.
+"""
+
+import asyncio
+from collections.abc import Collection
+from hashlib import blake2b
+from itertools import islice
 from secrets import token_hex
 from typing import Final
 
+import msgspec
+
+from namesrv.core.change_log import ChangeLog, GapReason, WatchKind
 from namesrv.core.route_state import RouteState
-from namesrv.http.cluster_watch import ClusterWatch
-from namesrv.http.route_watch import RouteWatch
-from namesrv.http.watch_streams import WatcherObserver, WatchStreams
+from namesrv.core.routes import broker_data
+from namesrv.core.tables.change import RouteTables
+from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult
+from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
+from namesrv.refusals import NameTooLong
+from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
-from serving.http.server_sent_events import StreamPlaces
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.route import TopicRouteData
+from remoting.server.response_cache import PreparedResponse
+from serving.http.server_sent_events import StreamPlaces, event_text
+from serving.http.views import HttpRefused
+from serving.shapes.namesrv import ClusterWatchEvent, ClusterWatchGap, ClusterWatchStart, RouteWatchEvent, WatchGapEvent
+
+#: Bytes of routes that are encoded and compared in one turn of the event loop, about 1 ms of work.
+TURN_BYTES: Final = 64 * 1024
+#: Topics that are, at most.
+TURN_TOPICS: Final = 50
+
+_DIGEST_BYTES: Final = 16
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def plain_route(state: RouteState, settings: DurableSettings, topic: str) -> TopicRouteData | None:
+    """Return the route that clients without a zone and without role addresses get, None if no broker has the topic."""
+    order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None
+    return state.route_of(topic, order_conf)
+
+
+def plain_route_text(state: RouteState, settings: DurableSettings, topic: str) -> bytes | None:
+    """Return the same as JSON: what is sent to clients that want the standard, encoded once for all."""
+    cache = state.route_cache
+    if (prepared := cache.get(topic, Dialect.STANDARD)) is not None:
+        return prepared.body
+    if (route := plain_route(state, settings, topic)) is None:
+        return None
+    text = encode(route, Dialect.STANDARD)
+    # Who fetches the route of a watched topic must be told by the request for it.
+    if state.route_fetches.get(topic) is None:
+        cache.keep(topic, Dialect.STANDARD, PreparedResponse(text, cache.counts.found))
+    return text
+
+
+class RouteWatch:
+    """Who watches which routes."""
+
+    kind: WatchKind = "routes"
+
+    def __init__(
+        self,
+        boot_id: str,
+        state: RouteState,
+        settings: DurableSettings,
+        places: StreamPlaces,
+        clock: Clock,
+        observer: WatcherObserver,
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        config = settings.config
+        self._topics_max = config.route_watch_topics_max
+        self._clock = clock
+        log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
+        self._log = log
+        self.streams = WatchStreams(boot_id, log, self, places, clock, observer)
+        #: Followed topics whose routes may have changed.
+        self._dropped: dict[str, None] = {}
+        self._work = asyncio.Event()
+
+    @property
+    def followed(self) -> int:
+        """How many topics are followed: those that are watched, or were until a moment ago."""
+        return len(self._log.keys)
+
+    # What changes
+
+    def routes_dropped(self, topics: Collection[str]) -> None:
+        """Note topics whose routes change in this step; called before or after they do."""
+        if self._log.keys and (dropped := self._log.keys & topics):
+            self._dropped.update(dict.fromkeys(dropped))
+            self._work.set()
+
+    def all_routes_dropped(self) -> None:
+        """Note that any route may change in this step."""
+        self.routes_dropped(self._log.keys)
+
+    async def publish_route_changes(self) -> None:
+        """Turn what was noted into changes for the watchers, for ever."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            self._log.end_unwatched(self._clock.now_ms())
+            while self._dropped or self.streams.has_ready:
+                self._publish_some()
+                self.streams.wake_some()
+                await asyncio.sleep(0)
+
+    def _publish_some(self) -> None:
+        size = 0
+        for topic in list(islice(self._dropped, TURN_TOPICS)):
+            size += len(self._publish(topic))
+            if size >= TURN_BYTES:
+                return
+
+    def _publish(self, topic: str) -> bytes:
+        """Keep the change of a topic, if its route is another one than before; return its route."""
+        self._dropped.pop(topic, None)
+        state = self._state_of(topic)
+        followed = self._log.get(topic)
+        if followed is not None and followed.digest != (digest := _digest(state)):
+            followed.digest = digest
+            followed.changed_unix_ms = self._clock.unix_ms()
+            self.streams.notify(self._log.append(topic, lambda number: self._text(topic, state, number)))
+            if self.streams.has_ready:
+                self._work.set()
+        return state
+
+    # What watchers get
+
+    def watch(self, topics: tuple[str, ...], after: str, client: str) -> WatchStream:
+        """Return the stream of a new watcher; raises HttpRefused and Unavailable."""
+        unique = tuple(dict.fromkeys(topics))
+        if not unique:
+            raise HttpRefused("Name the topics to watch: ?topic=NAME, once for each.")
+        if len(unique) > self._topics_max:
+            raise HttpRefused(
+                f"{len(unique)} topics are more than routeWatchTopicsMax allows, {self._topics_max}; watch the others "
+                "over another connection."
+            )
+        for topic in unique:
+            if not 0 < len(topic) <= NameTooLong.CHARS_MAX:
+                raise HttpRefused(f"A topic's name has 1 to {NameTooLong.CHARS_MAX} characters, not {len(topic)}.")
+        return self.streams.open(unique, after, client)
+
+    def present(self, key: str) -> bytes:
+        """Return the present route of a topic as JSON, `null` if no broker has it."""
+        if key in self._dropped:
+            return self._publish(key)
+        state = self._state_of(key)
+        if (followed := self._log.get(key)) is not None and not followed.digest:
+            followed.digest = _digest(state)
+        return state
+
+    def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
+        """Return the event with the present route of a topic."""
+        followed = self._log.get(key)
+        changed_unix_ms = None if followed is None else followed.changed_unix_ms
+        return _route_text(key, state, changed_unix_ms, event_id)
+
+    def gap_text(self, reason: GapReason, keys: tuple[str, ...]) -> bytes:
+        """Return the event of a gap."""
+        return event_text("gap", _encode(WatchGapEvent(reason=reason.value, topics=list(keys))))
+
+    def _text(self, topic: str, state: bytes, number: int) -> bytes:
+        return _route_text(topic, state, self._clock.unix_ms(), self.streams.id_of(number))
+
+    def _state_of(self, topic: str) -> bytes:
+        return plain_route_text(self._state, self._settings, topic) or b"null"
+
+
+def _route_text(topic: str, state: bytes, changed_unix_ms: int | None, event_id: str | None) -> bytes:
+    data = RouteWatchEvent(topic=topic, route=msgspec.Raw(state), changed_unix_ms=changed_unix_ms, id=event_id)
+    return event_text("route", _encode(data), event_id)
+
+
+def _digest(state: bytes) -> bytes:
+    return blake2b(state, digest_size=_DIGEST_BYTES).digest()
+
+
+#: The one key of the log: all brokers.
+_ALL: Final = ""
+
+
+class ClusterWatch:
+    """Who watches the brokers."""
+
+    kind: WatchKind = "cluster"
+
+    def __init__(
+        self,
+        boot_id: str,
+        tables: RouteTables,
+        config: NameServerConfig,
+        places: StreamPlaces,
+        clock: Clock,
+        observer: WatcherObserver,
+    ) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._log = log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
+        self.streams = WatchStreams(boot_id, log, self, places, clock, observer)
+        self._work = asyncio.Event()
+
+    def record(self, events: tuple[Event, ...]) -> None:
+        """Note what happened to brokers; nothing is kept while nobody watches."""
+        if not self._log.keys:
+            return
+        for event in events:
+            for change in _changes_of(event):
+                assert isinstance(event, BrokerRegistered | BrokerRemoved), "nothing else changes brokers"
+                self._append(event, change)
+
+    def _append(self, event: BrokerRegistered | BrokerRemoved, change: str) -> None:
+        broker_set = self._tables.brokers.get(event.broker_name)
+
+        def text_of(number: int) -> bytes:
+            event_id = self.streams.id_of(number)
+            data = ClusterWatchEvent(
+                change=change,
+                cluster=event.cluster,
+                broker_name=event.broker_name,
+                broker_id=event.broker_id,
+                broker_addr=event.address,
+                broker_set=None if broker_set is None else broker_data(broker_set),
+                changed_unix_ms=self._clock.unix_ms(),
+                id=event_id,
+            )
+            return event_text("broker", _encode(data), event_id)
+
+        self.streams.notify(self._log.append(_ALL, text_of))
+        self._work.set()
+
+    async def publish_cluster_changes(self) -> None:
+        """Let watchers read what was noted, for ever."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            self._log.end_unwatched(self._clock.now_ms())
+            while self.streams.has_ready:
+                self.streams.wake_some()
+                await asyncio.sleep(0)
+
+    def watch(self, after: str, client: str) -> WatchStream:
+        """Return the stream of a new watcher; raises HttpRefused and Unavailable."""
+        return self.streams.open((_ALL,), after, client)
+
+    def present(self, _: str) -> bytes:
+        """Return nothing: the brokers there are have a path of their own, with pages."""
+        return b""
+
+    def present_text(self, _: str, __: bytes, event_id: str | None) -> bytes:
+        """Return the event with which changes begin."""
+        data = ClusterWatchStart(brokers=len(self._tables.live), broker_sets=len(self._tables.brokers), id=event_id)
+        return event_text("cluster", _encode(data), event_id)
+
+    def gap_text(self, reason: GapReason, _: tuple[str, ...]) -> bytes:
+        """Return the event of a gap."""
+        return event_text("gap", _encode(ClusterWatchGap(reason=reason.value)))
+
+
+def _changes_of(event: Event) -> list[str]:
+    match event:
+        case BrokerRegistered():
+            is_first = event.result is RegistrationResult.FIRST
+            return ["registered"] * is_first + ["masterChanged"] * event.master_changed
+        case BrokerRemoved():
+            return [event.reason.value]
+        case _:
+            return []
+
 
 _BOOT_ID_BYTES: Final = 8
 

@@ -4,13 +4,12 @@ It decides which events of `log_events.py` a change becomes; a registration beco
 Heartbeats and unchanged registrations are only counted.
 """
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from namesrv.core.change_log import WatchKind
 from namesrv.core.role_addresses.checks import AddressMove, CheckChange, CheckState
 from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import RoleAddressLoop
-from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
 from namesrv.core.tables.lost_topics import SetLosses
 from namesrv.core.values.effects import (
@@ -59,8 +58,6 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     ) -> None:
         """Keep `config` to log later what changed of it; without a recorder there is no history."""
         super().__init__(NAMESRV, logs, counters, config)
-        #: Broker name -> members that the present notification did not reach.
-        self._not_reached: Counter[str] = Counter()
         self._recorder = recorder
 
     # Events of the state
@@ -101,11 +98,8 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             sample_topics=losses.names[:SAMPLE_TOPICS_MAX],
         )
 
-    def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
+    def notification_sent(self, effect: NotifyMinBrokerIdChange, reached: int) -> None:
         """Log how many members of a set were notified; the failures are logged already."""
-        reached = len(effect.recipients) - self._not_reached.pop(effect.broker_name, 0)
-        if not reached:
-            return
         self._counters.notifications.add(("sent",), reached)
         self._logs.write(
             catalogue.MIN_BROKER_ID_NOTIFIED,
@@ -121,7 +115,6 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
         """Log and count a member that could not be notified."""
         self._counters.notifications.add(("failed",))
-        self._not_reached[effect.broker_name] += 1
         self._logs.write(
             catalogue.MIN_BROKER_ID_NOTIFICATION_FAILED,
             broker=effect.broker_name,

@@ -9,9 +9,9 @@ from operator import add
 from typing import Final
 
 from namesrv.core import cluster_summary
+from namesrv.core.change_log import GapReason
 from namesrv.core.role_addresses.checks import CheckState
 from namesrv.core.route_cache import BODY_BYTES_BOUNDS
-from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.http.watches import Watches

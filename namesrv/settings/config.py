@@ -6,7 +6,7 @@ docs/protocol/remoting.md 11.3). What any server has stands in `serving/config/s
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 from remoting.protocol.codes import NAMESRV_REQUESTS
 from serving.config.options import (
@@ -21,18 +21,19 @@ from serving.config.options import (
     Fixed,
     Flag,
     Only,
-    Option,
     Text,
     Whole,
     Within,
+    described,
+    option,
     unused,
 )
 from serving.config.server_config import (
-    ConfigBlackList,
-    ConfigStorePath,
-    FrameBytesMax,
-    HttpPort,
-    ListenPort,
+    CONFIG_BLACK_LIST,
+    CONFIG_STORE_PATH,
+    FRAME_BYTES_MAX,
+    HTTP_PORT,
+    LISTEN_PORT,
     ServerConfig,
 )
 from serving.config.server_kind import ServerKind
@@ -51,300 +52,226 @@ _NO_CLUSTER_TEST: Final = AlwaysFalse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig(ServerConfig):
-    """All options. Each comment names the reader, or says why nobody here reads it."""
+    """All options; a comment says why nobody here reads one."""
 
-    config_store_path: ConfigStorePath = "~/namesrv/namesrv.properties"
-    config_black_list: ConfigBlackList = "configBlackList;configStorePath;kvConfigPath"
-    listen_port: ListenPort = 9876
-    http_port: HttpPort = 9880
+    config_store_path: str = described("~/namesrv/namesrv.properties", CONFIG_STORE_PATH)
+    config_black_list: str = described("configBlackList;configStorePath;kvConfigPath", CONFIG_BLACK_LIST)
+    listen_port: int = described(9876, LISTEN_PORT)
+    http_port: int = described(9880, HTTP_PORT)
     #: A broker of 200,000 topics registers in one frame.
-    frame_bytes_max: FrameBytesMax = 64 * 1024 * 1024
+    frame_bytes_max: int = described(64 * 1024 * 1024, FRAME_BYTES_MAX)
 
     # NamesrvConfig
 
-    #: Read by __main__.py, which loads it, and settings.py, which saves it.
-    kv_config_path: Annotated[
-        str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", NAMES_A_FILE)
-    ] = "~/namesrv/kvConfig.json"
+    kv_config_path: str = option(
+        "~/namesrv/kvConfig.json", "kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", NAMES_A_FILE
+    )
     #: Cluster-test mode alone reads it.
-    product_env_name: Annotated[str, unused("productEnvName", Text(), "Unit name of cluster-test mode.")] = "center"
+    product_env_name: str = unused("center", "productEnvName", Text(), "Unit name of cluster-test mode.")
     #: Always false, so it has no reader.
-    cluster_test: Annotated[bool, unused("clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.")] = False
-    #: Read by route_requests.py.
-    order_message_enable: Annotated[
-        bool,
-        Option(
-            "orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.", _ORDER, at_once=True
-        ),
-    ] = False
-    #: Read by broker_requests.py.
-    return_order_topic_config_to_broker: Annotated[
-        bool,
-        Option(
-            "returnOrderTopicConfigToBroker",
-            _FLAG,
-            "Brokers get all order configurations when they register.",
-            _ORDER,
-            at_once=True,
-        ),
-    ] = True
+    cluster_test: bool = unused(False, "clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.")
+    order_message_enable: bool = option(
+        False, "orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.", _ORDER, at_once=True
+    )
+    return_order_topic_config_to_broker: bool = option(
+        True,
+        "returnOrderTopicConfigToBroker",
+        _FLAG,
+        "Brokers get all order configurations when they register.",
+        _ORDER,
+        at_once=True,
+    )
     #: Threads of the Java server.
-    client_request_thread_pool_nums: Annotated[
-        int, unused("clientRequestThreadPoolNums", _ANY_NUMBER, "Threads for route queries.")
-    ] = 8
+    client_request_thread_pool_nums: int = unused(
+        8, "clientRequestThreadPoolNums", _ANY_NUMBER, "Threads for route queries."
+    )
     #: Threads of the Java server.
-    default_thread_pool_nums: Annotated[
-        int, unused("defaultThreadPoolNums", _ANY_NUMBER, "Threads for all other requests.")
-    ] = 16
+    default_thread_pool_nums: int = unused(16, "defaultThreadPoolNums", _ANY_NUMBER, "Threads for all other requests.")
     #: Requests waiting for threads of the Java server.
-    client_request_thread_pool_queue_capacity: Annotated[
-        int, unused("clientRequestThreadPoolQueueCapacity", _ANY_NUMBER, "Route queries that may wait.")
-    ] = 50000
+    client_request_thread_pool_queue_capacity: int = unused(
+        50000, "clientRequestThreadPoolQueueCapacity", _ANY_NUMBER, "Route queries that may wait."
+    )
     #: Requests waiting for threads of the Java server.
-    default_thread_pool_queue_capacity: Annotated[
-        int,
-        Option(
-            "defaultThreadPoolQueueCapacity",
-            _AT_LEAST_1,
-            "Requests other than route queries that may wait; beyond it they are answered SYSTEM_BUSY.",
-            KEEPS_OUT,
-        ),
-    ] = 10000
-    #: Read by service.py.
-    scan_not_active_broker_interval_ms: Annotated[
-        int,
-        Option(
-            "scanNotActiveBrokerInterval",
-            _AT_LEAST_1,
-            "Time between two looks for silent brokers, in milliseconds.",
-            Within(Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes the processor"),
-            at_once=True,
-        ),
-    ] = 10_000
+    default_thread_pool_queue_capacity: int = option(
+        10000,
+        "defaultThreadPoolQueueCapacity",
+        _AT_LEAST_1,
+        "Requests other than route queries that may wait; beyond it they are answered SYSTEM_BUSY.",
+        KEEPS_OUT,
+    )
+    scan_not_active_broker_interval_ms: int = option(
+        10_000,
+        "scanNotActiveBrokerInterval",
+        _AT_LEAST_1,
+        "Time between two looks for silent brokers, in milliseconds.",
+        Within(Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes the processor"),
+        at_once=True,
+    )
     #: Unregistrations waiting for a thread of the Java server; here each is done at once.
-    un_register_broker_queue_capacity: Annotated[
-        int, unused("unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Unregistrations that may wait.")
-    ] = 3000
-    #: Read by route_state.py.
-    support_acting_master: Annotated[
-        bool,
-        Option(
-            "supportActingMaster",
-            _FLAG,
-            "The slave with the lowest broker id stands in for a master.",
-            Within(Only(True), "without it nobody stands in for a master"),
-            at_once=True,
-        ),
-    ] = False
-    #: Read by operator_requests.py.
-    enable_all_topic_list: Annotated[
-        bool,
-        Option("enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).", _LISTS, at_once=True),
-    ] = True
-    #: Read by operator_requests.py.
-    enable_topic_list: Annotated[
-        bool,
-        Option(
-            "enableTopicList",
-            _FLAG,
-            "Topic lists by cluster and by unit are answered (requests 224, 311 to 313).",
-            _LISTS,
-            at_once=True,
-        ),
-    ] = True
-    #: Read by route_state.py.
-    notify_min_broker_id_changed: Annotated[
-        bool,
-        Option(
-            "notifyMinBrokerIdChanged",
-            _FLAG,
-            "Brokers are notified when the lowest broker id of their set changes.",
-            Closed("it decides which notifications brokers get, and slaves act on them"),
-            at_once=True,
-        ),
-    ] = False
-    #: Read by __main__.py.
-    enable_controller_in_namesrv: Annotated[
-        bool,
-        Option(
-            "enableControllerInNamesrv",
-            _FLAG,
-            "A controller runs in the same process, with its properties in the same file.",
-            Fixed("it starts another server"),
-        ),
-    ] = False
-    #: Read by route_requests.py.
-    need_wait_for_service: Annotated[
-        bool,
-        Option(
-            "needWaitForService",
-            _FLAG,
-            "Route queries are refused for waitSecondsForService after the start.",
-            _START,
-            at_once=True,
-        ),
-    ] = False
-    #: Read by route_requests.py.
-    wait_for_service_seconds: Annotated[
-        int,
-        Option(
-            "waitSecondsForService",
-            _AT_LEAST_0,
-            "How long brokers have to register after the start, in seconds.",
-            _START,
-            at_once=True,
-        ),
-    ] = 45
-    #: Read by route_state.py.
-    delete_topic_with_broker_registration: Annotated[
-        bool,
-        Option(
-            "deleteTopicWithBrokerRegistration",
-            _FLAG,
-            "A full registration removes topics the broker no longer has.",
-            Closed("it takes topics out of routes where brokers register them in parts"),
-            at_once=True,
-        ),
-    ] = False
+    un_register_broker_queue_capacity: int = unused(
+        3000, "unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Unregistrations that may wait."
+    )
+    support_acting_master: bool = option(
+        False,
+        "supportActingMaster",
+        _FLAG,
+        "The slave with the lowest broker id stands in for a master.",
+        Within(Only(True), "without it nobody stands in for a master"),
+        at_once=True,
+    )
+    enable_all_topic_list: bool = option(
+        True, "enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).", _LISTS, at_once=True
+    )
+    enable_topic_list: bool = option(
+        True,
+        "enableTopicList",
+        _FLAG,
+        "Topic lists by cluster and by unit are answered (requests 224, 311 to 313).",
+        _LISTS,
+        at_once=True,
+    )
+    notify_min_broker_id_changed: bool = option(
+        False,
+        "notifyMinBrokerIdChanged",
+        _FLAG,
+        "Brokers are notified when the lowest broker id of their set changes.",
+        Closed("it decides which notifications brokers get, and slaves act on them"),
+        at_once=True,
+    )
+    enable_controller_in_namesrv: bool = option(
+        False,
+        "enableControllerInNamesrv",
+        _FLAG,
+        "A controller runs in the same process, with its properties in the same file.",
+        Fixed("it starts another server"),
+    )
+    need_wait_for_service: bool = option(
+        False,
+        "needWaitForService",
+        _FLAG,
+        "Route queries are refused for waitSecondsForService after the start.",
+        _START,
+        at_once=True,
+    )
+    wait_for_service_seconds: int = option(
+        45,
+        "waitSecondsForService",
+        _AT_LEAST_0,
+        "How long brokers have to register after the start, in seconds.",
+        _START,
+        at_once=True,
+    )
+    delete_topic_with_broker_registration: bool = option(
+        False,
+        "deleteTopicWithBrokerRegistration",
+        _FLAG,
+        "A full registration removes topics the broker no longer has.",
+        Closed("it takes topics out of routes where brokers register them in parts"),
+        at_once=True,
+    )
 
     # Ours
 
-    #: Read by route_state.py, as the next one.
-    brokers_max: Annotated[
-        int,
-        Option(
-            "brokersMax",
-            _AT_LEAST_1,
-            "Brokers that are kept; beyond it new ones are answered 1, but each connection may have 8 all the same.",
-            KEEPS_OUT,
-            at_once=True,
-        ),
-    ] = 100_000
-    brokers_per_connection_max: Annotated[
-        int,
-        Option(
-            "brokersPerConnectionMax",
-            _AT_LEAST_1,
-            "Brokers that may register over one connection, as those of a BrokerContainer do; new ones beyond it are "
-            "answered 1.",
-            KEEPS_OUT,
-            at_once=True,
-        ),
-    ] = 1024
-    topic_bytes_max: Annotated[
-        int,
-        Option(
-            "topicBytesMax",
-            Whole(0, 1 << 50),
-            "Bytes of memory that the topics of all sets may take: of a host half of it, of a connection an eighth. "
-            "Registrations beyond it are answered 1; 0 for a quarter of the memory, at least 256 MiB.",
-            KEEPS_OUT,
-        ),
-    ] = 0
-    topic_sets_per_host_max: Annotated[
-        int,
-        Option(
-            "topicSetsPerHostMax",
-            _AT_LEAST_1,
-            "Broker sets that one host may have in a topic; later ones are registered without it. For each of them the "
-            "host may add 1 KiB to a route.",
-            KEEPS_OUT,
-            at_once=True,
-        ),
-    ] = 512
-    #: Read by __main__.py, as the next one.
-    controller_listen_port: Annotated[
-        int,
-        Option(
-            "controllerListenPort",
-            Whole(0, 65535),
-            "With enableControllerInNamesrv: port of the controller for brokers.",
-            LISTENS,
-        ),
-    ] = 9878
-    controller_http_port: Annotated[
-        int,
-        Option(
-            "controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: port of its HTTP side.", LISTENS
-        ),
-    ] = 9881
-    #: Read by http_api.py.
-    namesrv_addr_list: Annotated[
-        str,
-        Option(
-            "namesrvAddrList",
-            AddressList(),
-            "NameServers that /rocketmq/nsaddr returns to clients, with a ';' between; blank for this server alone.",
-            Fixed("it sends clients to other servers"),
-            at_once=True,
-        ),
-    ] = ""
+    brokers_max: int = option(
+        100_000,
+        "brokersMax",
+        _AT_LEAST_1,
+        "Brokers that are kept; beyond it new ones are answered 1, but each connection may have 8 all the same.",
+        KEEPS_OUT,
+        at_once=True,
+    )
+    brokers_per_connection_max: int = option(
+        1024,
+        "brokersPerConnectionMax",
+        _AT_LEAST_1,
+        "Brokers that may register over one connection, as those of a BrokerContainer do; new ones beyond it are "
+        "answered 1.",
+        KEEPS_OUT,
+        at_once=True,
+    )
+    topic_bytes_max: int = option(
+        0,
+        "topicBytesMax",
+        Whole(0, 1 << 50),
+        "Bytes of memory that the topics of all sets may take: of a host half of it, of a connection an eighth. "
+        "Registrations beyond it are answered 1; 0 for a quarter of the memory, at least 256 MiB.",
+        KEEPS_OUT,
+    )
+    topic_sets_per_host_max: int = option(
+        512,
+        "topicSetsPerHostMax",
+        _AT_LEAST_1,
+        "Broker sets that one host may have in a topic; later ones are registered without it. For each of them the "
+        "host may add 1 KiB to a route.",
+        KEEPS_OUT,
+        at_once=True,
+    )
+    controller_listen_port: int = option(
+        9878,
+        "controllerListenPort",
+        Whole(0, 65535),
+        "With enableControllerInNamesrv: port of the controller for brokers.",
+        LISTENS,
+    )
+    controller_http_port: int = option(
+        9881, "controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: port of its HTTP side.", LISTENS
+    )
+    namesrv_addr_list: str = option(
+        "",
+        "namesrvAddrList",
+        AddressList(),
+        "NameServers that /rocketmq/nsaddr returns to clients, with a ';' between; blank for this server alone.",
+        Fixed("it sends clients to other servers"),
+        at_once=True,
+    )
 
-    #: Read by service.py, as the next two.
-    role_address_file: Annotated[
-        str,
-        Option(
-            "roleAddressFile",
-            FilePath(),
-            "TOML file with role addresses, which clients get in routes instead of the brokers' own; read again when "
-            "it changes; blank for none.",
-            NAMES_A_FILE,
-        ),
-    ] = ""
-    member_port: Annotated[
-        int,
-        Option(
-            "memberPort",
-            Whole(0, 65535),
-            "Second port for RocketMQ peers, where routes always have the brokers' own addresses; 0 for none.",
-            LISTENS,
-        ),
-    ] = 0
-    lookup_port: Annotated[
-        int,
-        Option(
-            "lookupPort",
-            Whole(0, 65535),
-            "Another HTTP port, for /rocketmq/nsaddr alone, at httpBindAddress; 0 for none, and none if httpPort is 0.",
-            LISTENS,
-        ),
-    ] = 0
-    #: Read by service.py.
-    route_watchers_max: Annotated[
-        int,
-        Option(
-            "routeWatchersMax",
-            Whole(0, 65535),
-            "Clients that may watch routes or brokers at a time (/v1/routes/watch, /v1/cluster/watch), a connection "
-            "each; beyond it they are answered 503; 0 for none.",
-            KEEPS_OUT,
-        ),
-    ] = 1024
-    #: Read by route_watch.py, as the next two.
-    route_watch_topics_max: Annotated[
-        int,
-        Option(
-            "routeWatchTopicsMax", Whole(1, 10_000), "Topics that one client may watch over a connection.", KEEPS_OUT
-        ),
-    ] = 100
-    route_watch_changes_max: Annotated[
-        int,
-        Option(
-            "routeWatchChangesMax",
-            _AT_LEAST_1,
-            "Latest changes of watched routes, and of brokers, that are kept for clients that were cut off.",
-            KEEPS_OUT,
-        ),
-    ] = 10_000
-    route_watch_bytes_max: Annotated[
-        int,
-        Option(
-            "routeWatchBytesMax",
-            _AT_LEAST_1,
-            "Bytes of these changes, of routes and of brokers each; the oldest go first.",
-            KEEPS_OUT,
-        ),
-    ] = 16 * 1024 * 1024
+    role_address_file: str = option(
+        "",
+        "roleAddressFile",
+        FilePath(),
+        "TOML file with role addresses, which clients get in routes instead of the brokers' own; read again when "
+        "it changes; blank for none.",
+        NAMES_A_FILE,
+    )
+    member_port: int = option(
+        0,
+        "memberPort",
+        Whole(0, 65535),
+        "Second port for RocketMQ peers, where routes always have the brokers' own addresses; 0 for none.",
+        LISTENS,
+    )
+    lookup_port: int = option(
+        0,
+        "lookupPort",
+        Whole(0, 65535),
+        "Another HTTP port, for /rocketmq/nsaddr alone, at httpBindAddress; 0 for none, and none if httpPort is 0.",
+        LISTENS,
+    )
+    route_watchers_max: int = option(
+        1024,
+        "routeWatchersMax",
+        Whole(0, 65535),
+        "Clients that may watch routes or brokers at a time (/v1/routes/watch, /v1/cluster/watch), a connection "
+        "each; beyond it they are answered 503; 0 for none.",
+        KEEPS_OUT,
+    )
+    route_watch_topics_max: int = option(
+        100, "routeWatchTopicsMax", Whole(1, 10_000), "Topics that one client may watch over a connection.", KEEPS_OUT
+    )
+    route_watch_changes_max: int = option(
+        10_000,
+        "routeWatchChangesMax",
+        _AT_LEAST_1,
+        "Latest changes of watched routes, and of brokers, that are kept for clients that were cut off.",
+        KEEPS_OUT,
+    )
+    route_watch_bytes_max: int = option(
+        16 * 1024 * 1024,
+        "routeWatchBytesMax",
+        _AT_LEAST_1,
+        "Bytes of these changes, of routes and of brokers each; the oldest go first.",
+        KEEPS_OUT,
+    )
 
     @property
     def role_address_store_path(self) -> str:

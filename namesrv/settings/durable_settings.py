@@ -113,7 +113,7 @@ def load_kv_config(path: Path) -> KvConfig:
     try:
         return decode(read_latest(path) or b"")
     except DamagedKvConfig as damage:
-        raise DamagedFile(path, f"is no KV table: {damage.problem}. {_way_out(path)}") from damage
+        raise DamagedFile(path, f"is no KV table: {damage}. {_way_out(path)}") from damage
 
 
 def _way_out(path: Path) -> str:

@@ -17,10 +17,6 @@ _NO_TEXT: Final = ("{", "[")
 class DamagedKvConfig(ValueError):
     """The text is no KV table."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
-
 
 class _Stored(msgspec.Struct):
     """kvConfig.json; a table that is not there is damage, as with Java, since one was always written."""

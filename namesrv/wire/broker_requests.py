@@ -11,10 +11,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from namesrv.core import routes
-from namesrv.core.registration.body import decode_registration
-from namesrv.core.registration.compressed_body import INFLATED_BYTES_MAX, is_zlib
-from namesrv.core.registration.registration import MasterAddresses
-from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, Registration
+from namesrv.core.registration.body import INFLATED_BYTES_MAX, decode_registration, is_zlib
+from namesrv.core.registration.registration import (
+    HEARTBEAT_TIMEOUT_MS_DEFAULT,
+    HEARTBEAT_TIMEOUT_MS_MAX,
+    MasterAddresses,
+    Registration,
+)
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, run_to_completion
@@ -166,7 +169,7 @@ class BrokerRequestHandler:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = _identity(RequestCode.UNREGISTER_BROKER, header)
         steps = self._state.unregistration_steps(cluster, key, connection.id, self._clock.now_ms())
-        if len(self._state.tables.topics.topics_of(key.broker_name)) > BATCH_TOPICS:
+        if len(self._state.tables.topics.of_broker(key.broker_name)) > BATCH_TOPICS:
             return self._unregister_large(request, steps)
         self._perform(run_to_completion(steps))
         return request.reply()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from secrets import token_hex
 
 from namesrv.core.cluster_gaps import gaps_of
-from namesrv.core.role_addresses.audiences import PLAIN
+from namesrv.core.role_addresses.rules import PLAIN
 from namesrv.core.route_fetches import KEEP_MS_MAX, KEEP_MS_MIN, WatchedTopic, first_version
 from namesrv.core.route_state import RouteState
 from namesrv.core.routes import SYNC_BROKER_MEMBER_PREFIX, in_zone

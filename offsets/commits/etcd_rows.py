@@ -41,8 +41,6 @@ class RowWrite(NamedTuple):
 
 
 class PresentRow(NamedTuple):
-    """A row as etcd has it."""
-
     queues: dict[int, StoredOffset]
     revision: int
     #: Why it cannot be read; blank if it can be.

@@ -50,7 +50,6 @@ class OffsetsCompensated(Event, frozen=True, kw_only=True):
     queues: int
 
     def counted(self) -> Iterator[Count]:
-        """Count the queues."""
         yield Count(COMPENSATED, (), self.queues)
 
 
@@ -66,7 +65,6 @@ class CommitsLost(Event, frozen=True, kw_only=True):
     transactions: int
 
     def counted(self) -> Iterator[Count]:
-        """Count the transactions."""
         yield Count(LOST, (), self.transactions)
 
 
@@ -107,12 +105,10 @@ class RowsFlushed(Event, frozen=True, kw_only=True):
     seconds: float
 
     def counted(self) -> Iterator[Count]:
-        """Count rows and queues."""
         yield Count(FLUSHED_ROWS, (), self.written)
         yield Count(FLUSHED_OFFSETS, (), self.queues)
 
     def observed(self) -> Iterator[Observation]:
-        """Measure it."""
         yield Observation(FLUSHES, self.seconds)
 
 
@@ -188,7 +184,6 @@ class ChangesRecorded(Event, frozen=True, kw_only=True):
     is_certain: bool
 
     def rows(self) -> Iterator[Record]:
-        """Yield their sums."""
         by_row: dict[RowName, list[Change]] = {}
         for change in self.changes:
             by_row.setdefault(change.name, []).append(change)

@@ -52,8 +52,6 @@ class Status(enum.StrEnum):
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """What became of one entry."""
-
     status: Status
     #: What is stored now, where the status depends on it.
     stored: StoredOffset | None = None
@@ -67,8 +65,6 @@ _IN_FLIGHT: Final = Result(Status.UNKNOWN, None, "the offset is being reset or d
 
 
 class Entry(NamedTuple):
-    """An offset for one queue."""
-
     name: RowName
     queue_id: int
     #: The next offset to consume.
@@ -87,8 +83,6 @@ class Decision(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """Who changes offsets, and when."""
-
     name: str
     unix_ms: int
 
@@ -113,13 +107,11 @@ class _OpenRow:
                 self.refused = Result(Status.UNKNOWN, None, reason)
 
     def last(self, queue_id: int) -> StoredOffset | None:
-        """Return what was decided of a queue so far."""
         if (change := self.changed.get(queue_id)) is not None:
             return change.after
         return None if self.row is None else self.row.decided(queue_id)
 
     def change(self, queue_id: int, after: StoredOffset) -> None:
-        """Change a queue."""
         earlier = self.changed.get(queue_id)
         before = earlier.before if earlier is not None else None if self.row is None else self.row.decided(queue_id)
         self.changed[queue_id] = Change(self.name, queue_id, before, after)
@@ -139,8 +131,6 @@ class _OpenRow:
 
 
 class _Request:
-    """The rows of one request."""
-
     def __init__(self, table: OffsetTable, writer: str) -> None:
         if problem := problem_of_writer(writer):
             raise OffsetsRefused(problem)

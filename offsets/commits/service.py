@@ -165,7 +165,6 @@ class OffsetService:
     # Gauges
 
     def measures(self) -> Sequence[Measure]:
-        """Return what a scrape reads."""
         return (
             Measure(OFFSETS, self.table.count),
             Measure(UNREADABLE_ROWS, len(self.table.unreadable)),

@@ -71,8 +71,6 @@ class StoredOffset(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Change(NamedTuple):
-    """An offset before and after a decision."""
-
     name: RowName
     queue_id: int
     before: StoredOffset | None
@@ -164,7 +162,6 @@ class _Record(msgspec.Struct, array_like=True, gc=False):
 
 @lru_cache(maxsize=20_000)
 def path_of(name: RowName) -> str:
-    """Return the path of a row."""
     return "/".join(quote(text, safe="") for text in name)
 
 
@@ -209,7 +206,6 @@ def decoded_row(body: bytes) -> dict[int, StoredOffset]:
 
 
 def encoded_record(changes: Iterable[Change]) -> bytes:
-    """Return a record of the new values of changes."""
     names: dict[RowName, int] = {}
     writers: dict[str, int] = {}
     entries = [

@@ -35,7 +35,6 @@ class Scope(NamedTuple):
     broker_name: str | None = None
 
     def covers(self, name: RowName) -> bool:
-        """Return whether a row belongs to it."""
         return (
             (self.group is None or self.group == name.group)
             and (self.topic is None or self.topic == name.topic)
@@ -76,7 +75,6 @@ class Row:
         return self.queues.get(queue_id)
 
     def is_in_flight(self, queue_id: int) -> bool:
-        """Return whether a change of a queue is being stored."""
         return self.flights is not None and queue_id in self.flights
 
     def begins_epoch(self, queue_id: int) -> bool:
@@ -88,8 +86,6 @@ class Row:
 
 
 class Page(NamedTuple):
-    """Some of the offsets of a scope, of one moment."""
-
     offsets: list[tuple[RowName, int, StoredOffset]]
     #: Where the next page begins; None on the last one.
     next: int | None
@@ -98,8 +94,6 @@ class Page(NamedTuple):
 
 
 class OffsetTable:
-    """The offsets of all groups."""
-
     def __init__(self, offsets_max: int, lead: int = 0) -> None:
         """Take the number of this manager's lead, higher than those before it; 0: no other manager ever leads."""
         self.offsets_max: Final = offsets_max

@@ -72,7 +72,6 @@ class _Direct:
         self.done: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
 
     def end(self, error: StoreError | None) -> None:
-        """Let the caller go on."""
         if not self.done.done():
             self.done.set_result(error)
 

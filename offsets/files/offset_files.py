@@ -37,16 +37,12 @@ class ClientQueue(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReadOffsets(NamedTuple):
-    """What a file has of one broker."""
-
     offsets: dict[QueueKey, int]
     #: Why entries are not used.
     problems: list[str]
 
 
 class ReadClientOffsets(NamedTuple):
-    """What a file of a client has."""
-
     offsets: dict[ClientQueue, int]
     problems: list[str]
 

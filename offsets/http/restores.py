@@ -22,7 +22,7 @@ from offsets.readings.readings import Readings
 from offsets.restore.lag import GroupLag, LagQueue, LagReader, LagsTooOften
 from offsets.restore.operations import NoSuchOperation, OperationKind, Operations
 from offsets.restore.restorer import AnotherRuns, Change, NoSuchSet, Restored, Restorer, RestoreRefused, Scope
-from offsets.restore.rules import RESTORED_MAX, Options, RestoredQueue, Status
+from offsets.restore.rules import RESTORED_MAX, Options, RestoredQueue
 from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
 from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX
@@ -49,8 +49,11 @@ from serving.shapes.offsets import (
     KeptOperationView,
     LagListing,
     LagView,
+    RestoreAnswer,
     RestoreBody,
+    RestoredView,
     SetProblemView,
+    Status,
     TopicGroupListing,
     TopicGroupView,
     UndoBody,
@@ -64,41 +67,6 @@ _LAGS_MAX: Final = 2
 _FILES_MAX: Final = 2
 _RESTORES_MAX: Final = 8
 _GROUP_LISTS_MAX: Final = 2
-
-
-class RestoredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What became, or would become, of one queue of a group."""
-
-    group: str
-    topic: str
-    broker_name: str
-    queue_id: int
-    status: Status
-    #: What is stored before it; null for nothing, or if that is not known.
-    old: int | None
-    #: What is stored after it; null for nothing.
-    new: int | None
-    #: Messages that are read again, if all are still there; null where that is not known.
-    messages_again: int | None
-    #: Messages that are never read; null where that is not known.
-    messages_never: int | None
-    #: What is wrong, and which field of the request overrides it.
-    why: str
-
-
-class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """What became, or would become, of all queues."""
-
-    dry_run: bool
-    #: Undoes it; blank if no broker was sent anything.
-    operation_id: str
-    #: How many queues have each status.
-    counts: dict[str, int]
-    queues: list[RestoredView]
-    #: Broker sets whose offsets of that moment are not known.
-    problems: list[SetProblemView]
-    #: Entries of a file that are not used, each with the reason.
-    unused: list[str] = []
 
 
 class _ReadFile(NamedTuple):

@@ -45,14 +45,12 @@ class DeclaredFile:
         self._path = folder / FILE_NAME
 
     async def read(self) -> tuple[bytes | None, int]:
-        """Return what is in the file."""
         try:
             return await asyncio.to_thread(read_latest, self._path), 0
         except DurableFileError as error:
             raise StoreError(str(error)) from None
 
     async def write(self, value: bytes, revision: int) -> None:
-        """Replace the file."""
         del revision
         try:
             await asyncio.to_thread(replace, self._path, value)
@@ -61,8 +59,6 @@ class DeclaredFile:
 
 
 class Declared:
-    """The declared groups."""
-
     def __init__(self, store: DeclaredStore, emit: Callable[[Event], None]) -> None:
         self._store = store
         self._emit = emit

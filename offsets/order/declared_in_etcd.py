@@ -22,7 +22,6 @@ class DeclaredKey:
         self._key = lead.keys.prefix + KEY
 
     async def read(self) -> tuple[bytes | None, int]:
-        """Return the value of the key, and its revision; 0: there is none."""
         kv = await self._call(read(self._key))
         return (None, 0) if kv is None else (kv.value, kv.mod_revision)
 

@@ -56,7 +56,6 @@ class _OfOverlap(Event, frozen=True, kw_only=True):
     clients: tuple[str, str]
 
     def rows(self) -> Iterator[Record]:
-        """Return its row."""
         columns: dict[str, object] = {"clients": [name[:_TEXT_MAX] for name in self.clients]}
         columns |= {
             name: getattr(self, name)
@@ -110,16 +109,13 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
         return {outcome.value: getattr(self, outcome.value) for outcome in ReplayOutcome}
 
     def counted(self) -> Iterator[Count]:
-        """Count the locks by their outcomes."""
         return (Count(REPLAYS, (outcome,), locks) for outcome, locks in self._outcomes().items())
 
     def observed(self) -> Iterator[Observation]:
-        """Return when the last lock was granted."""
         if self.granted:
             yield Observation(REPLAY_DURATION, self.duration_ms / 1000)
 
     def rows(self) -> Iterator[Record]:
-        """Return its row."""
         outcomes = self._outcomes()
         columns = {"group": self.group, "topic": self.topic, "master_epoch": self.epoch, **outcomes}
         columns |= {"queues": sum(outcomes.values()), "duration_ms": self.duration_ms}
@@ -136,7 +132,6 @@ class BrokerLocksReleased(Event, frozen=True, kw_only=True):
     queues: int
 
     def counted(self) -> Iterator[Count]:
-        """Count the locks."""
         yield Count(RELEASED, amount=self.queues)
 
 

@@ -49,8 +49,6 @@ class OrderlyGroup(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One client of one group."""
-
     of: OrderlyGroup
     client_id: str
 
@@ -60,15 +58,11 @@ class Member(NamedTuple):
 
 
 class GroupQueue(NamedTuple):
-    """One queue that one group consumes."""
-
     of: OrderlyGroup
     queue: MessageQueue
 
 
 class ConsumerKind(enum.StrEnum):
-    """How the clients of a group consume."""
-
     #: No client has answered yet, or none reports how it consumes.
     UNKNOWN = "unknown"
     ORDERLY = "orderly"
@@ -101,14 +95,11 @@ class Holding:
 
     @property
     def may_consume(self) -> bool:
-        """Whether the client may consume the queue by its last answer."""
         return not self.is_expired and not self.is_over
 
 
 @dataclass(slots=True)
 class Client:
-    """What is known of one client."""
-
     #: When a broker listed it last, monotonic ms.
     listed_ms: int = 0
     #: When it was asked last; and until when it is left alone, as it did not answer.
@@ -256,7 +247,6 @@ class Holders:
         return self._known(member) or Client()
 
     def groups(self) -> list[OrderlyGroup]:
-        """Return the groups with clients."""
         return list(self._groups)
 
     def members_of(self, of: OrderlyGroup) -> list[Member]:
@@ -264,7 +254,6 @@ class Holders:
         return [Member(of, name) for name in sorted(self._groups[of].clients)] if of in self._groups else []
 
     def members(self) -> Iterator[Member]:
-        """Yield all clients."""
         for of in self.groups():
             yield from self.members_of(of)
 

@@ -75,11 +75,9 @@ class Overlaps:
         return dict(sorted(found.items()))
 
     def has(self, queue: GroupQueue) -> bool:
-        """Return whether an overlap of a queue is open."""
         return queue in self._open
 
     def __len__(self) -> int:
-        """Return how many are open."""
         return sum(map(len, self._open.values()))
 
     def _ended(self, holders: Holders, queue: GroupQueue, now_ms: int) -> Iterator[Event]:

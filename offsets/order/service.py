@@ -32,8 +32,6 @@ LEFT_OUT: Final = Gauge("holders_left_out", "Clients and answers that found no r
 
 
 class OrderService:
-    """The order of all declared groups."""
-
     def __init__(
         self,
         following: Following,
@@ -65,7 +63,6 @@ class OrderService:
         following.listeners.append(self.master_changed)
 
     async def run(self) -> None:
-        """Follow holders for ever."""
         while True:
             if self._lead.is_leading() and self._loaded_term != self._lead.term:
                 await self._load(self._lead.term)
@@ -83,7 +80,6 @@ class OrderService:
             self._loaded_term, self._problem = term, ""
 
     def measures(self) -> Iterator[Measure]:
-        """Yield what a scrape reads."""
         holders = self.polling.holders
         yield Measure(LOCKS_HELD, holders.holdings)
         yield Measure(LOCK_CLIENTS, holders.clients)

@@ -49,8 +49,6 @@ UNWANTED: Final = frozenset({JumpCause.FAILOVER, JumpCause.RESTART, JumpCause.LO
 
 
 class QueueJump(msgspec.Struct, frozen=True, array_like=True):
-    """One queue of a jump."""
-
     queue_id: int
     before: int
     #: None: there is no offset any more.
@@ -142,7 +140,6 @@ class GroupsJumped(Event, frozen=True, kw_only=True):
     jumps: tuple[Jump, ...]
 
     def counted(self) -> Iterator[Count]:
-        """Yield what each jump counts."""
         for jump in self.jumps:
             labels = (jump.cause.value,)
             yield Count(JUMPED, labels, jump.queue_count)
@@ -150,7 +147,6 @@ class GroupsJumped(Event, frozen=True, kw_only=True):
             yield Count(SKIPPED, labels, jump.messages_skipped)
 
     def rows(self) -> Iterator[Record]:
-        """Yield a row for each jump."""
         for jump in self.jumps:
             columns = {name: getattr(jump, name) for name in _COLUMNS}
             columns |= {"cause": jump.cause.value, "queues": jump.queue_count, "former_addr": jump.former_master}

@@ -84,7 +84,6 @@ class Reading(ReadingHead):
         return self.fingerprints[-1] if self.fingerprints else None
 
     def offset(self, key: QueueKey) -> int | None:
-        """Return the offset of a group in a queue; None if it had none."""
         return self.offsets.get(GroupTopic(key.group, key.topic), {}).get(key.queue_id)
 
 
@@ -107,7 +106,6 @@ class ReplicaReading:
     offsets: Mapping[GroupTopic, QueueOffsets]
 
     def offset(self, key: QueueKey) -> int | None:
-        """Return the offset of a group in a queue; None if it had none."""
         return self.offsets.get(GroupTopic(key.group, key.topic), {}).get(key.queue_id)
 
 

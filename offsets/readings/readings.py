@@ -10,16 +10,18 @@ only if it is still known to be master when the answer is there.
 
 import asyncio
 from collections import Counter as Tally
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 
+from offsets.at_broker import AtBroker
 from offsets.proof import Fingerprint, LogBefore
 from offsets.readings.events import (
     FILE_BYTES,
@@ -32,7 +34,6 @@ from offsets.readings.events import (
 )
 from offsets.readings.files import ReadingFiles
 from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, jumps_between, summaries
-from offsets.readings.kinds import ASKED_PER_S, GroupKinds
 from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_offsets
 from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReplicaReading, reading_of
 from offsets.readings.table import (
@@ -44,12 +45,75 @@ from offsets.readings.table import (
 )
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.following import Following
-from offsets.values import SetName
+from offsets.values import GroupKind, GroupTopic, SetName, is_pop_retry
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import Clock
 from serving.telemetry.events import Count, Counted, Event, Measure
+
+#: Groups that are asked in a second, all brokers together.
+ASKED_PER_S: Final = 10
+#: A group that moves is asked again after so long.
+OLD_MS: Final = 60_000
+#: What was found so long ago is not known any more once the group moves: its members may be others.
+STALE_MS: Final = 10 * OLD_MS
+#: Groups that are remembered, and that wait.
+GROUPS_MAX: Final = 100_000
+
+
+class _Known(NamedTuple):
+    asked_ms: int
+    address: str
+
+
+class GroupKinds:
+    """How groups consume that have moved lately, as their members show (203, 307): a few are asked each second.
+
+    All masters of a cluster share what is found: a member is connected to each of them.
+    """
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self._kinds: dict[str, dict[str, GroupKind]] = {}
+        self._asked: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def of_cluster(self, cluster: str) -> Mapping[str, GroupKind]:
+        """Return the kinds of a cluster's groups as they are known now, and later: a view."""
+        return MappingProxyType(self._kinds.setdefault(cluster, {}))
+
+    def have_moved(self, set_name: SetName, address: str, keys: Iterable[GroupTopic], now_ms: int) -> None:
+        """Ask these groups through a master soon, unless they were lately; a pop retry topic needs no question."""
+        kinds = self._kinds.setdefault(set_name.cluster, {})
+        for key in keys:
+            group = key.group
+            of = set_name.cluster, group
+            known = self._asked.get(of)
+            if is_pop_retry(key):
+                kinds[group] = GroupKind.POP
+            elif known is not None and now_ms - known.asked_ms >= STALE_MS and kinds.get(group) is GroupKind.PULL:
+                kinds[group] = GroupKind.UNKNOWN
+            if (known is None or now_ms - known.asked_ms >= OLD_MS) and len(self._waiting) < GROUPS_MAX:
+                self._waiting[of] = address
+
+    async def ask_next(self, now_ms: int) -> bool:
+        """Ask the group that waits longest; return False if none waits."""
+        if not self._waiting:
+            return False
+        (cluster, group), address = self._waiting.popitem(last=False)
+        self._asked[cluster, group] = _Known(now_ms, address)
+        self._asked.move_to_end((cluster, group))
+        kind = (await AtBroker(self._admin, SetName(cluster, ""), address).members(group)).kind
+        kinds = self._kinds.setdefault(cluster, {})
+        # Without members it is what it was.
+        if kind is not GroupKind.UNKNOWN or group not in kinds:
+            kinds[group] = kind
+        if len(self._asked) > GROUPS_MAX:
+            (of_cluster, oldest), _ = self._asked.popitem(last=False)
+            self._kinds[of_cluster].pop(oldest, None)
+        return True
+
 
 #: Readings this old may be pushed: those of the last minute.
 MINUTE_MS: Final = 60_000
@@ -122,8 +186,6 @@ class _Taken(NamedTuple):
 
 @dataclass(slots=True)
 class _Replica:
-    """What is known of one slave."""
-
     trail: Trail = field(default_factory=Trail)
     readings: deque[ReplicaReading] = field(default_factory=deque)
     first_ms: int = 0
@@ -135,8 +197,6 @@ class _Replica:
 
 @dataclass(slots=True)
 class _Set:
-    """What is known of one set."""
-
     name: SetName
     due_ms: int
     trail: Trail = field(default_factory=Trail)
@@ -266,7 +326,6 @@ class Readings:
         return [self._status(name, masters.get(name)) for name in names]
 
     def measures(self) -> Iterator[Measure]:
-        """Yield the gauges."""
         statuses = self.statuses()
         yield Measure(SETS_READ, sum(status.fresh for status in statuses))
         yield Measure(SETS_STALE, sum(not status.fresh for status in statuses if status.master is not None))
@@ -277,7 +336,6 @@ class Readings:
     # What runs
 
     async def run(self) -> None:
-        """Read for ever."""
         async with BackgroundTasks(self._report) as tasks:
             tasks.keep_running(self._files.run, "reading_files")
             tasks.keep_running(self._ask_kinds, "group_kinds")
@@ -307,7 +365,6 @@ class Readings:
         self._is_loaded = True
 
     async def close(self) -> None:
-        """Write what waits."""
         await self._files.flush()
 
     def _begin(self, tasks: BackgroundTasks) -> None:

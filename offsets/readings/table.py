@@ -150,11 +150,9 @@ class TableOffsets(Mapping[GroupTopic, QueueOffsets]):
         return decoded_value(self._values[key])
 
     def __iter__(self) -> Iterator[GroupTopic]:
-        """Yield each group with its topics."""
         return iter(self._values)
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._values)
 
 

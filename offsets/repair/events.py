@@ -101,7 +101,6 @@ class FirstWrite(Event, frozen=True, kw_only=True):
     milliseconds: int
 
     def observed(self) -> Iterable[Observation]:
-        """Return how long it took."""
         return (Observation(FIRST_WRITE, self.milliseconds / 1000),)
 
 
@@ -120,7 +119,6 @@ class RepairRows(Event, frozen=True, kw_only=True):
         yield Count(MESSAGES_SKIPPED, (), self.of.messages_skipped)
 
     def rows(self) -> Iterable["RecordedRun"]:
-        """Return them."""
         return (RecordedRun(self.of),)
 
 
@@ -131,7 +129,6 @@ class AppliedRows(Event, frozen=True, kw_only=True):
     of: Run
 
     def rows(self) -> Iterable["RecordedChange"]:
-        """Return them."""
         return (RecordedChange(self.of),)
 
 
@@ -142,7 +139,6 @@ class RecordedRun:
         self._run = run
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield them."""
         run, broker = self._run, _broker(self._run)
         common = {"run": run.number, "cause": run.cause, "master_epoch": run.master_epoch}
         for (group, topic), queues in _by_group(run).items():
@@ -164,7 +160,6 @@ class RecordedChange:
         self._run = run
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield them."""
         run, broker = self._run, _broker(self._run)
         for (group, topic), queues in _by_group(run).items():
             done = [queue for queue in queues if queue.outcome in _WRITTEN]

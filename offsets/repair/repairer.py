@@ -122,11 +122,9 @@ class Repairer:
         return sum(not task.done() for task in self._running.values())
 
     def runs(self) -> list[Run]:
-        """Return the last runs, the newest first."""
         return list(reversed(self._runs.values()))
 
     def run(self, number: int) -> Run | None:
-        """Return one of them."""
         return self._runs.get(number)
 
     def measures(self) -> Iterator[Measure]:

@@ -42,8 +42,6 @@ SENT_BACK_WITHIN_MS: Final = 60_000
 
 
 class Decision(NamedTuple):
-    """What is done with one offset."""
-
     outcome: Outcome
     #: What is to be written; None for nothing.
     offset: int | None = None
@@ -117,7 +115,6 @@ class Before:
         return self.known.readings[-1]
 
     def offset(self, reading: Reading | ReplicaReading, key: QueueKey) -> int | None:
-        """Return the offset of a group in a queue at a reading; None if it had none."""
         name = GroupTopic(key.group, key.topic)
         found = self._decoded.get((id(reading), name))
         if found is None:

@@ -34,7 +34,6 @@ class RepairedQueue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> QueueKey:
-        """Whose it is."""
         return QueueKey(self.group, self.topic, self.queue_id)
 
     @property
@@ -82,7 +81,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def set_name(self) -> SetName:
-        """The set."""
         return SetName(self.cluster, self.broker_name)
 
     @property
@@ -96,7 +94,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return sum(queue.messages_skipped for queue in self.queues if queue.outcome is Outcome.WOULD_CHANGE)
 
     def count(self, *outcomes: Outcome) -> int:
-        """Return how many queues have one of these outcomes."""
         return sum(self.counts.get(outcome.value, 0) for outcome in outcomes)
 
 

@@ -6,8 +6,9 @@ from typing import Final, Self
 from history.offset_families import OFFSET_CHANGE_BY_OPERATOR
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from offsets.restore.operations import Operation
-from offsets.restore.rules import RestoredQueue, Status
+from offsets.restore.rules import RestoredQueue  # noqa: TC001
 from serving.logging.events import Level
+from serving.shapes.offsets import Status
 from serving.telemetry.events import Count, Counter, Event
 
 RESTORED: Final = Counter(
@@ -53,7 +54,6 @@ class OffsetsRestored(Event, frozen=True, kw_only=True):
         )
 
     def counted(self) -> Iterator[Count]:
-        """Yield what it counts."""
         amounts = {
             Status.DONE: self.done,
             Status.NOT_PROVED: self.not_proved,
@@ -80,7 +80,6 @@ class OperationRows(Event, frozen=True, kw_only=True):
     operation: Operation
 
     def rows(self) -> Iterable["_RecordedOperation"]:
-        """Return them."""
         return (_RecordedOperation(self.operation),)
 
 
@@ -91,7 +90,6 @@ class _RecordedOperation:
         self._operation = operation
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield them."""
         operation = self._operation
         groups: dict[tuple[str, str, str, str], list[RestoredQueue]] = {}
         for queue in operation.queues:

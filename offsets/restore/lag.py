@@ -41,8 +41,6 @@ class LagQueue(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """How far a group is in a queue."""
-
     queue: LagQueue
     #: The next offset to be written; None if it is not known.
     max_offset: int | None
@@ -56,8 +54,6 @@ class GroupLag(NamedTuple):
 
 
 class LagReading(NamedTuple):
-    """The lag of one group."""
-
     queues: list[GroupLag]
     #: Broker names of which nothing is known, and why.
     unavailable: dict[str, str]
@@ -174,7 +170,6 @@ class _LagBroker:
         return {topic for topic in {*self._offsets, *self._unreadable, *subscribed} if self._topic in (None, topic)}
 
     async def read_offsets(self) -> None:
-        """Read the offsets of the group, and its members."""
         try:
             shown = await self._at.shown()
             self.members = await self._at.call(connections_of_group(self._group))
@@ -186,8 +181,6 @@ class _LagBroker:
         self.is_read = True
 
     async def read_ends(self, topics: Iterable[str]) -> None:
-        """Read where the queues of topics begin and end."""
-
         async def read(topic: str) -> None:
             here = [queue.queue_id for queue in self._managed if (queue.topic, queue.broker_name) == (topic, self.name)]
             try:

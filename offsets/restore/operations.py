@@ -14,10 +14,11 @@ from typing import Final
 import msgspec
 
 from offsets.kept_documents import KeptDocuments
-from offsets.restore.rules import RestoredQueue, Status, Wanted
+from offsets.restore.rules import RestoredQueue, Wanted
 from offsets.values import SetName
 from remoting.admin.log_epochs import LogEpoch
 from serving.durable_file import DurableFileError
+from serving.shapes.offsets import Status
 
 OPERATIONS_MAX: Final = 100
 _ID_BYTES: Final = 8
@@ -25,8 +26,6 @@ _AT: Final = "@"
 
 
 class OperationKind(enum.StrEnum):
-    """What an operation has done."""
-
     #: Offsets of a reading were written.
     RESTORE = "restore"
     #: Offsets of a file were written.
@@ -48,11 +47,9 @@ class SetLog(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def set_name(self) -> SetName:
-        """The set."""
         return SetName(self.cluster, self.broker_name)
 
     def log_epochs(self) -> tuple[LogEpoch, ...] | None:
-        """Return where each epoch began."""
         if self.epochs is None:
             return None
         return tuple(LogEpoch(epoch=epoch, start_offset=start) for epoch, start in self.epochs)
@@ -76,7 +73,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many queues have each status."""
         return dict(Counter(queue.status.value for queue in self.queues))
 
     def written(self) -> list[RestoredQueue]:
@@ -120,7 +116,6 @@ class Operations:
         self._is_loaded = False
 
     def new_id(self) -> str:
-        """Return an id that no operation has."""
         return f"{secrets.token_hex(_ID_BYTES)}{_AT}{self._own_address()}"
 
     async def keep(self, operation: Operation) -> None:

@@ -27,7 +27,6 @@ from offsets.restore.rules import (
     Options,
     QueueNow,
     RestoredQueue,
-    Status,
     Wanted,
     needs_proof,
     plan,
@@ -42,6 +41,7 @@ from remoting.clock import Clock
 from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Refused
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 from serving.durable_file import DurableFileError
+from serving.shapes.offsets import Status
 from serving.telemetry.events import Event
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ class Scope(NamedTuple):
     broker_name: str | None = None
 
     def has_set(self, set_name: SetName) -> bool:
-        """Return whether a broker set belongs to it."""
         return set_name.cluster == self.cluster and self.broker_name in (None, set_name.broker_name)
 
     def has(self, name: GroupTopic) -> bool:
@@ -83,8 +82,6 @@ class SetProblem(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What became, or would become, of each queue."""
-
     #: Undoes it; blank if no broker was sent anything.
     operation_id: str
     queues: Sequence[RestoredQueue]
@@ -344,7 +341,6 @@ class _SetRun:
 
     @property
     def writes(self) -> bool:
-        """Whether something is to be written."""
         return any(queue.status is Status.WOULD_CHANGE for queue in self.queues.values())
 
     async def plan(self) -> None:

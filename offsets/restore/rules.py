@@ -8,7 +8,6 @@ since is not proved, whatever clocks say. What somebody has set since stays.
 Each refusal that an operator can override names the field that does it.
 """
 
-import enum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,29 +15,13 @@ from msgspec.structs import replace
 
 from offsets.queue_proof import Proved, QueueEnds
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName, is_writable
+from serving.shapes.offsets import Status
 
 #: Queues of groups that one operation may change.
 RESTORED_MAX: Final = 10_000
 
 
-class Status(enum.StrEnum):
-    """What becomes, or became, of one queue of a group."""
-
-    #: The broker shows the offset, or what its group has consumed since.
-    DONE = "done"
-    #: It is to be written, or would be.
-    WOULD_CHANGE = "would change"
-    #: The broker shows it already.
-    RIGHT = "right already"
-    #: Nothing is written, and `why` says what to do.
-    NOT_PROVED = "not proved"
-    #: It was to be written, and the broker does not show it for certain.
-    FAILED = "failed"
-
-
 class Options(NamedTuple):
-    """What an operator allows."""
-
     #: Offsets may go back: messages are read again.
     allow_back: bool = False
     #: Offsets may go forward without proof that no message is skipped that nobody has read.
@@ -50,8 +33,6 @@ class Options(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An offset that a queue of a group is to have."""
-
     key: QueueKey
     #: None: there was none, which no request brings back.
     offset: int | None
@@ -62,8 +43,6 @@ class Wanted(NamedTuple):
 
 
 class QueueNow(NamedTuple):
-    """What the master shows of a queue of a group."""
-
     #: None: no offset.
     shown: int | None
     #: None: the broker does not have the queue, or does not show its ends.
@@ -94,12 +73,10 @@ class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> QueueKey:
-        """Whose it is."""
         return QueueKey(self.group, self.topic, self.queue_id)
 
     @property
     def set_name(self) -> SetName:
-        """At which set."""
         return SetName(self.cluster, self.broker_name)
 
     @property
@@ -114,8 +91,6 @@ class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Planned(NamedTuple):
-    """What is done with one queue."""
-
     status: Status
     new: int | None
     why: str = ""

@@ -109,7 +109,6 @@ class ControllerFollowing(Following):
         return super().is_master(master) and master.set_name.broker_name not in self._table.contradicted
 
     async def run(self) -> None:
-        """Follow for ever."""
         async with _http_session() as session:
             while True:
                 pause_s = await self._look(session)

@@ -95,7 +95,6 @@ class NameServerFollowing(Following):
         self._candidates = _PeerQueries(partial(_query_boot, AdminClient(client, LIMITS)))
 
     async def run(self) -> None:
-        """Follow for ever."""
         try:
             while True:
                 began_ms = self._clock.now_ms()

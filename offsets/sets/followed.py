@@ -49,7 +49,6 @@ class FollowedSet(NamedTuple):
     elected_unix_ms: int | None = None
 
     def replicas(self) -> Iterator[SetMember]:
-        """Yield the members that are not the master."""
         master = None if self.master is None else self.master.address
         return (member for member in self.members if member.address != master)
 
@@ -74,8 +73,6 @@ class MasterChangeKind(enum.StrEnum):
 
 
 class MasterChange(NamedTuple):
-    """A change of the master of a set."""
-
     kind: MasterChangeKind
     set_name: SetName
     #: The last master that is known, also if the set was without one since; None if none is.

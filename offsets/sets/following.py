@@ -46,7 +46,6 @@ class MasterChanged(Event, frozen=True, kw_only=True):
     since_unix_ms: int
 
     def counted(self) -> tuple[Count, ...]:
-        """Return what it counts."""
         return (Count(MASTER_CHANGES, (self.kind,)),)
 
 
@@ -69,7 +68,6 @@ class Following:
         self._named_ms: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Follow for ever."""
         await asyncio.Event().wait()
 
     def is_fresh(self) -> bool:
@@ -85,11 +83,9 @@ class Following:
         return self.is_fresh() and known is not None and known.master == master
 
     def masters(self) -> Iterator[SetMaster]:
-        """Yield the master of each set that has one."""
         return (followed.master for followed in self.sets.values() if followed.master is not None)
 
     def measures(self) -> Iterator[Measure]:
-        """Yield what a scrape reads."""
         led = sum(1 for _ in self.masters())
         yield Measure(FOLLOWED_SETS, led, ("yes",))
         yield Measure(FOLLOWED_SETS, len(self.sets) - led, ("no",))

@@ -33,8 +33,6 @@ BootTimes = Mapping[str, int | None]
 
 
 class _Kept(NamedTuple):
-    """A set that is followed."""
-
     known: FollowedSet
     last: SetMaster | None
     #: When it was shown, or its master has answered, last; monotonic ms.

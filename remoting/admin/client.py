@@ -18,8 +18,6 @@ THREAD_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminLimits:
-    """Limits of one client."""
-
     timeout_ms: int = 3000
     #: Requests under way.
     requests_max: int = 32

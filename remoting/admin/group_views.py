@@ -23,8 +23,6 @@ from remoting.protocol.shapes.broker_clients import (
 from remoting.protocol.shapes.group_views import (
     BrokerGroupStatsHeader,
     BrokerGroupStatsView,
-    ClientOffsetsHeader,
-    ClientOffsetsView,
     ConsumersView,
     GroupStatsView,
     ProducerGroupHeader,
@@ -92,20 +90,6 @@ def running_view(group: str, client_id: str, *, with_stacks: bool) -> AdminReque
     """Request what a consumer does (307), as `clients.running_consumer`. Source: docs/protocol/broker-admin.md 18."""
     header = ConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=with_stacks)
     return AdminRequest(command(BrokerRequestCode.GET_CONSUMER_RUNNING_INFO, header), reading(RunningConsumerView))
-
-
-def client_offsets(group: str, topic: str, client_id: str) -> AdminRequest[Mapping[str, Mapping[MessageQueue, int]]]:
-    """Request the offsets that clients have in memory (223), by client id; a blank one is all clients.
-
-    Source: docs/protocol/broker-admin.md 18.
-    """
-    header = ClientOffsetsHeader(topic=topic, group=group, client_addr=client_id)
-
-    def read(answer: RemotingCommand) -> dict[str, dict[MessageQueue, int]]:
-        table = decode_broker_body(ClientOffsetsView, answer.body).consumer_table
-        return {client: by_queue(offsets) for client, offsets in table.items()}
-
-    return AdminRequest(command(BrokerRequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header), read)
 
 
 def subscription_groups_view() -> AdminRequest[Mapping[str, SubscriptionGroupView]]:

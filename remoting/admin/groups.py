@@ -82,8 +82,6 @@ class GroupConnections:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLag:
-    """How far a group is in one queue."""
-
     #: The queue's next offset to be written.
     broker_offset: int
     #: Committed, or 0 for a group that never committed: `committed_offset` tells them apart.

@@ -23,12 +23,10 @@ class MessageQueue:
 
 
 def queue_of(body: MessageQueueBody) -> MessageQueue:
-    """Return the queue that a body names."""
     return MessageQueue(topic=body.topic, broker_name=body.broker_name, queue_id=body.queue_id)
 
 
 def body_of(queue: MessageQueue) -> MessageQueueBody:
-    """Return a queue as it is sent."""
     return MessageQueueBody(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id)
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from remoting.admin.admin_request import AdminRequest, command, read_nothing
 from remoting.protocol.codes import BrokerRequestCode
-from remoting.protocol.shapes.messages import SendMessageHeader
+from remoting.protocol.shapes.stored_messages import SendMessageHeader
 
 #: Queues of a topic that a broker would create; ours exists, and names itself as its pattern.
 _QUEUES: Final = 1

@@ -53,8 +53,6 @@ class GroupOffsets(NamedTuple):
 
 
 class GroupTopicName(NamedTuple):
-    """A group in a topic."""
-
     group: str
     topic: str
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, reading
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
@@ -25,8 +25,6 @@ from remoting.protocol.shapes.route import MASTER_ID, BrokerData, QueueData, Top
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedQueues:
-    """The queues of a topic on one broker set."""
-
     read_queue_nums: int
     write_queue_nums: int
     #: Bits PERM_READ, PERM_WRITE and PERM_INHERIT, already without what the broker's own permission forbids.
@@ -210,3 +208,20 @@ def _read_value(answer: RemotingCommand) -> str:
     if value is None:
         raise BodyError("the response has no value")
     return value
+
+
+def route_view(topic: str) -> AdminRequest[TopicRouteData]:
+    """Request the route of a topic (105); raises Refused with code 17. Source: docs/protocol/namesrv.md 2.6."""
+    request = command(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic))
+    return AdminRequest(request, reading(TopicRouteData))
+
+
+def cluster_view() -> AdminRequest[ClusterInfo]:
+    """Request all brokers (106). Source: docs/protocol/namesrv.md 2.7."""
+    return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO), reading(ClusterInfo))
+
+
+def topics_view() -> AdminRequest[list[str]]:
+    """Request the names of all topics (206). Source: docs/protocol/namesrv.md 2.14."""
+    request = command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return AdminRequest(request, reading(TopicList)).mapped(lambda found: found.topic_list)

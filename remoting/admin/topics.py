@@ -44,8 +44,6 @@ class TopicDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOffsets:
-    """Where one queue begins and ends."""
-
     #: The next offset to be written. Messages count once they are in the consume queue.
     max_offset: int
     #: The first that can be read; None if the broker cannot read it.

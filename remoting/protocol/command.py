@@ -36,7 +36,6 @@ class RemotingCommand(msgspec.Struct, frozen=True):
 
     @property
     def is_response(self) -> bool:
-        """Whether this is a response."""
         return self.flag & FLAG_RESPONSE != 0
 
     @property

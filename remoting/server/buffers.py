@@ -204,7 +204,6 @@ class ResponseBuffer:
         self.pause = WritePause.NONE
 
     def update(self, size: int) -> None:
-        """Set the buffered bytes."""
         self._statistics.response_buffer_bytes += size - self.bytes
         self.bytes = size
 

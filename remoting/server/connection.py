@@ -5,25 +5,70 @@ loop: how bytes become frames, how a request is processed and whose turn it is a
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 from functools import partial
 from sys import intern
-from typing import Final, cast
+from typing import Any, Final, Protocol, cast
 
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import PREFIX
-from remoting.server.buffers import ConnectionInput, ResponseBuffer
+from remoting.server.buffers import ConnectionInput, ResponseBuffer, WriteBatch
 from remoting.server.connection_limit import network_of
-from remoting.server.context import ConnectionState, ServerContext
-from remoting.server.observer import CloseReason, ConnectionKind, Rejection
-from remoting.server.request_processor import Received
-from remoting.server.request_queue import ConnectionQueue
+from remoting.server.limits import ServerLimits
+from remoting.server.observer import CloseReason, ConnectionKind, Rejection, ServerObserver
+from remoting.server.request_processor import Received, RequestProcessor
+from remoting.server.request_queue import ConnectionQueue, RequestQueue
 from remoting.server.response_cache import CachedRequest
-from remoting.server.statistics import timer_ns
+from remoting.server.statistics import ServerStatistics, timer_ns
 from remoting.transport.filter import ConnectionFilter
 from remoting.transport.tcp_probe import TcpProbe
+from remoting.transport.tls import TlsContexts
+
+
+class ConnectionState(IntEnum):
+    """The life of a connection; it only moves forward."""
+
+    #: Requests are read.
+    OPEN = 0
+    #: Nothing more is read; the connection closes when each request read before has its response.
+    FINISHING = 1
+    #: Nothing more is written; the transport closes.
+    CLOSING = 2
+    #: The transport is gone; queued requests are still processed.
+    LOST = 3
+
+
+class ServerContext(Protocol):
+    """What the connections of one server share."""
+
+    limits: ServerLimits
+    processor: RequestProcessor
+    request_queue: RequestQueue
+    observer: ServerObserver
+    statistics: ServerStatistics
+    tls: TlsContexts | None
+    #: Cached responses leave in it.
+    write_batch: WriteBatch
+    #: As in `ServerOptions`.
+    audience_of: Callable[[str], int] | None
+    #: For how long the process ran since the server's start, in ms, pauses left out; moves on with each idle check.
+    awake_ms: int
+
+    def reject_partial_frames(self) -> None:
+        """Reject the largest partial frames until all together are within their limit."""
+
+    def abort_slow_readers(self) -> None:
+        """Abort the connections with the largest response buffers until all together are within their limit."""
+
+    def admit(self, connection: Any) -> int | None:
+        """Take a new connection and return its id; None if it is refused."""
+
+    def remove(self, connection: Any) -> None:
+        """Remove a connection that is lost."""
+
 
 _OPEN: Final = ConnectionState.OPEN
 _CLOSING: Final = ConnectionState.CLOSING

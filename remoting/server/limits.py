@@ -68,7 +68,6 @@ class BodyLimits(msgspec.Struct, frozen=True):
     by_code: Mapping[int, int] = msgspec.field(default_factory=dict)
 
     def of(self, code: int) -> int:
-        """Return the longest body of requests with this code."""
         return self.by_code.get(code, self.other)
 
 

@@ -76,7 +76,6 @@ class PreparedResponse:
 
     @property
     def body(self) -> bytes:
-        """The body of the response."""
         return self._tail[self._body_at :]
 
     def frame(self, opaque: bytes) -> bytes:
@@ -199,7 +198,6 @@ class ResponseCache:
         self._responses[key] = prepared
 
     def clear(self) -> None:
-        """Drop every response."""
         self._responses.clear()
         self._bytes = 0
 

@@ -219,7 +219,6 @@ class RemotingServer:
             connection.abort(CloseReason.SLOW_READER)
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection that is lost."""
         del self._connections[connection.id]
         if not self._connections:
             self._empty.set()

@@ -51,8 +51,6 @@ class Latencies:
 
 
 class SizeTally:
-    """A histogram of sizes."""
-
     __slots__ = ("_bounds", "buckets", "total")
 
     def __init__(self, bounds: tuple[int, ...]) -> None:
@@ -64,11 +62,9 @@ class SizeTally:
         self.total = 0
 
     def position(self, size: int) -> int:
-        """Return the bucket of a size."""
         return bisect_left(self._bounds, size)
 
     def add(self, size: int) -> None:
-        """Count one of this size."""
         self.buckets[self.position(size)] += 1
         self.total += size
 

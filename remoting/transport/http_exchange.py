@@ -17,8 +17,6 @@ ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class HttpMessage(NamedTuple):
-    """What is sent."""
-
     method: str
     target: str
     headers: Mapping[str, str]

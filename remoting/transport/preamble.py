@@ -86,7 +86,6 @@ class Preamble:
 
     @property
     def partial_bytes(self) -> int:
-        """How many bytes wait for more of them."""
         return len(self._bytes)
 
     def receive(self, data: bytes) -> ParsedPreamble | None:

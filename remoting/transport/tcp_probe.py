@@ -31,7 +31,6 @@ class TcpProbe:
     __slots__ = ("_socket", "_timer")
 
     def __init__(self, connection: SocketOptions) -> None:
-        """Begin to probe."""
         self._socket = connection
         with suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
@@ -43,7 +42,6 @@ class TcpProbe:
 
     @property
     def is_running(self) -> bool:
-        """Whether the probe has not ended."""
         return self._timer is not None
 
     def cancel(self) -> None:

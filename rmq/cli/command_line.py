@@ -3,22 +3,88 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO, cast
 
 import click
 
-from rmq.cli.lazy_groups import LazyGroup, Noun, Verb
 from rmq.cli.options import common_options
-from rmq.cli.standard_streams import drop_output, open_standard_streams
-from rmq.failures import CommandFailed, ExitCode, WrongUse
+from rmq.failures import CommandFailed, ExitCode, NotSupportedThere, WrongUse, unknown_sentence
 from rmq.output.printable import printable
 
 DEBUG_VARIABLE: Final = "RMQ_DEBUG"
 PROGRAM: Final = "rmq"
-
 _SUMMARY: Final = """One command for operators of RocketMQ: of these servers, and of the Java ones.
 
 Every option may stand before or behind the command. Exit codes and examples: docs/rmq.md."""
+
+
+class Verb(NamedTuple):
+    #: Module and function, below `rmq`.
+    place: str
+    summary: str
+
+
+class Noun(NamedTuple):
+    summary: str
+    verbs: Mapping[str, Verb]
+
+
+class LazyGroup(click.Group):
+    def __init__(self, name: str, entries: Mapping[str, "Verb | Noun"], **settings: Any) -> None:
+        super().__init__(name=name, no_args_is_help=True, **settings)
+        self._entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # the name is click's
+        return list(self._entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # the name is click's
+        """Import and return a command; None for an unknown name."""
+        entry = self._entries.get(cmd_name)
+        if isinstance(entry, Noun):
+            return LazyGroup(cmd_name, entry.verbs, help=entry.summary, short_help=entry.summary)
+        if entry is None:
+            return None
+        try:
+            module, _, function = entry.place.rpartition(".")
+            command: click.Command = getattr(import_module(f"rmq.{module}"), function)
+        except ModuleNotFoundError as error:
+            what = f"{cmd_name} needs {error.name}, which is not installed here"
+            raise NotSupportedThere(f"{what}: pip install 'rocketmq-control-plane[server]'") from None
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command at hand; an unknown name ends it with names like it."""
+        if not ctx.resilient_parsing and args[0] not in self._entries and not args[0].startswith("-"):
+            ctx.fail(unknown_sentence("command", args[0], self._entries))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # the name is click's
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self._entries.items()])
+
+
+def open_standard_streams() -> None:
+    """Let all of them be there. Standard output takes what no server could get as UTF-8."""
+    if sys.stdin is None:
+        sys.stdin = _nothing("r")
+    if sys.stdout is None:
+        sys.stdout = _nothing("w")
+    if sys.stderr is None:
+        sys.stderr = _nothing("w")
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file in every process
+
+
+def drop_output() -> None:
+    """Write nothing more to standard output: Python would complain at its end about what is left to be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _nothing(mode: str) -> TextIO:
+    return cast("TextIO", Path(os.devnull).open(mode, encoding="utf-8"))
 
 
 def root(commands: Mapping[str, Verb | Noun]) -> click.Group:

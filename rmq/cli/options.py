@@ -77,12 +77,10 @@ def given_options(context: click.Context) -> dict[str, str]:
 
 
 def common_options(*, is_hidden: bool) -> list[click.Parameter]:
-    """Return the options of every command."""
     return [*_parameters(_COMMON, is_hidden=is_hidden), *_parameters(_SWITCHES, is_hidden=is_hidden)]
 
 
 def changing_options() -> list[click.Parameter]:
-    """Return the options of commands that change something."""
     return _parameters(_CHANGING, is_hidden=False)
 
 
@@ -126,10 +124,7 @@ class ListCommand(SiteCommand):
 
 
 class WatchCommand(SiteCommand):
-    """A command that always watches."""
-
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
         given_options(ctx)[WATCH_OPTION] = "true"
         return super().invoke(ctx)
 

@@ -3,34 +3,19 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import cast
 
 import click
 import msgspec
 
-from rmq.cli.standard_streams import drop_output
+from rmq.cli.command_line import drop_output
 from rmq.output.formats import OutputFormat, Style, rendered
 from rmq.output.printable import printable
 
 
-class CommandOutput(Protocol):
-    """Takes what a command has to show."""
-
-    def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:
-        """Show rows of one kind. `is_partial`: servers that did not answer may have more."""
-
-    def note(self, text: str) -> None:
-        """Show a sentence beside the rows."""
-
-    def follow_brokers(self) -> None:
-        """Take notice that the rows change only as brokers register or leave."""
-
-    def follow_routes(self, topics: Sequence[str]) -> None:
-        """Take notice that the rows change only with the routes of these topics."""
-
-
 class PrintedOutput:
-    """Writes at once."""
+    #: Topics with whose routes alone the rows change, none if with brokers alone; None: also otherwise. For --watch.
+    follows: Sequence[str] | None = None
 
     def __init__(self, style: Style, *, is_change: bool = False) -> None:
         self._style = style
@@ -38,7 +23,7 @@ class PrintedOutput:
         self._is_change = is_change
 
     def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:  # noqa: ARG002  # who reads sees it by the sentence that follows
-        """Write rows to standard output."""
+        """Write rows to standard output. `is_partial`: servers that did not answer may have more."""
         try:
             click.echo(rendered(rows, kind, self._style), nl=False)
         except BrokenPipeError:
@@ -47,14 +32,7 @@ class PrintedOutput:
             drop_output()
 
     def note(self, text: str) -> None:
-        """Write a sentence to standard error."""
         click.echo(f"rmq: {printable(text)}", err=True)
-
-    def follow_brokers(self) -> None:
-        """Do nothing: the rows are shown once."""
-
-    def follow_routes(self, topics: Sequence[str]) -> None:
-        """Do nothing, as above."""
 
 
 def style_of(options: Mapping[str, str]) -> Style:

@@ -1,20 +1,19 @@
-"""Profiles: a name for each site, in `~/.config/rmq/config.toml`. The edge: it reads the file.
+"""Profiles: a name for each site, in `~/.config/rmq/config.toml`; and the settings of a run. The edge."""
 
-A file with keys in it may be read by its owner only.
-"""
-
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rmq.failures import UnknownName, WrongUse
-from rmq.site.nearest import unknown_sentence
-from rmq.site.settings import PROFILE_KEYS
+import click
+
+from rmq.cli.options import given_options
+from rmq.failures import UnknownName, WrongUse, unknown_sentence
+from rmq.site.settings import PROFILE_KEYS, SiteSettings, settings_of
 
 #: Another file.
 CONFIG_VARIABLE: Final = "RMQ_CONFIG"
 PROFILE_VARIABLE: Final = "RMQ_PROFILE"
-
 _DEFAULT_PATH: Final = "~/.config/rmq/config.toml"
 _SECRETS: Final = frozenset({"access_key", "secret_key"})
 _TOP: Final = frozenset({"current", "profiles"})
@@ -78,3 +77,9 @@ def _checked(path: Path, name: str, profile: Any) -> Mapping[str, Any]:
     if unknown:
         raise WrongUse(f"{path}: profile {name}: {unknown_sentence('setting', unknown[0], PROFILE_KEYS)}")
     return profile
+
+
+def settings_in(context: click.Context) -> SiteSettings:
+    """Return the settings of the command at hand; raises CommandFailed."""
+    options = given_options(context)
+    return settings_of(options, os.environ, profile_of(options.get("profile"), os.environ))

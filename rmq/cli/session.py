@@ -1,18 +1,20 @@
 """One run of a command: its site, its output, and whether changes are confirmed."""
 
 import asyncio
+import getpass
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Final
 
 import click
 import msgspec
 
 from rmq.cli.options import WATCH_OPTION, ChangeCommand, given_options
-from rmq.cli.printed_output import CommandOutput, PrintedOutput, style_of
-from rmq.cli.run_settings import settings_in
+from rmq.cli.printed_output import PrintedOutput, style_of
+from rmq.cli.profiles import settings_in
 from rmq.failures import CommandFailed, ExitCode, PartlyDone, WrongUse
 from rmq.output.formats import rendered
 from rmq.output.printable import printable
@@ -20,39 +22,31 @@ from rmq.site.changes import ChangeRow, SiteChange, carry_out, check
 from rmq.site.settings import SiteSettings
 from rmq.site.site import Site
 
-Arguments = ParamSpec("Arguments")
-
-
 SessionWork = Callable[["OperatorSession"], Coroutine[Any, Any, None]]
+#: What servers take of it.
+_CHARACTERS_MAX: Final = 255
 
 
 class NotConfirmed(CommandFailed):
-    """The operator did not want the change."""
-
     exit_code = ExitCode.INTERRUPTED
 
 
 class OperatorSession:
-    """What a command works with."""
-
-    def __init__(self, site: Site, options: Mapping[str, str], output: CommandOutput) -> None:
+    def __init__(self, site: Site, options: Mapping[str, str], output: PrintedOutput) -> None:
         self.site = site
         self._options = options
         self._output = output
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether nothing is sent that changes anything."""
         return "dry_run" in self._options
 
     @property
     def is_watched(self) -> bool:
-        """Whether the rows are read again and again, with --watch."""
         return WATCH_OPTION in self._options
 
     @property
     def is_table(self) -> bool:
-        """Whether rows are written as a table, for people."""
         return style_of(self._options).output_format == "table"
 
     def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:
@@ -60,7 +54,6 @@ class OperatorSession:
         self._output.show(rows, kind, is_partial=is_partial)
 
     def note(self, text: str) -> None:
-        """Write a sentence beside the output, to standard error."""
         self._output.note(text)
 
     def note_odd_rows(self) -> None:
@@ -71,11 +64,11 @@ class OperatorSession:
 
     def changes_with_brokers(self) -> None:
         """State that the rows change only as brokers register or leave: --watch need not poll our NameServers."""
-        self._output.follow_brokers()
+        self._output.follows = ()
 
     def changes_with_routes(self, topics: Sequence[str]) -> None:
         """State that the rows change only with the routes of these topics."""
-        self._output.follow_routes(topics)
+        self._output.follows = topics
 
     async def change(self, stages: Sequence[Sequence[SiteChange]], question: str, refusals: Iterable[str] = ()) -> None:
         """Show what becomes of the changes, after the question is answered with yes; with --dry-run only check them.
@@ -115,12 +108,10 @@ class OperatorSession:
             raise NotConfirmed("nothing was changed")
 
 
-def with_session(
-    function: Callable[Concatenate[OperatorSession, Arguments], Coroutine[Any, Any, None]],
-) -> Callable[Arguments, None]:
+def with_session(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Return a command that runs a coroutine with a session, and closes its connections at the end."""
 
-    def run(*args: Arguments.args, **named: Arguments.kwargs) -> None:
+    def run(*args: Any, **named: Any) -> None:
         context = click.get_current_context()
         options = given_options(context)
         output = PrintedOutput(style_of(options), is_change=isinstance(context.command, ChangeCommand))
@@ -141,7 +132,7 @@ async def _run(settings: SiteSettings, options: Mapping[str, str], output: Print
         await site.close()
 
 
-async def _read(site: Site, options: Mapping[str, str], output: CommandOutput, work: SessionWork) -> None:
+async def _read(site: Site, options: Mapping[str, str], output: PrintedOutput, work: SessionWork) -> None:
     """Do the work; a view of a site of which a server is silent is no whole one, and a note stands beside a change."""
     site.silent.clear()
     site.odd.clear()
@@ -163,9 +154,18 @@ async def _read(site: Site, options: Mapping[str, str], output: CommandOutput, w
 
 
 async def _watch(site: Site, options: Mapping[str, str], work: SessionWork) -> None:
-    from rmq.cli.watch_loop import watch  # noqa: PLC0415  # 15 ms, and most commands run once
+    from rmq.cli.watch import watch  # noqa: PLC0415  # 15 ms, and most commands run once
 
-    async def take(output: CommandOutput) -> None:
+    async def take(output: PrintedOutput) -> None:
         await _read(site, options, output, work)
 
     await watch(site.settings, style_of(options), take)
+
+
+def operator_name() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under an id that has no name.
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"[:_CHARACTERS_MAX]

@@ -13,11 +13,10 @@ from remoting.admin import configuration
 from remoting.admin.admin_request import AdminRequest
 from rmq.cli.options import ChangeCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.commands.live_names import broker_names, cluster_names
-from rmq.failures import CommandFailed, NotReachable, UnknownName, WrongUse
+from rmq.commands.completion import broker_names, cluster_names
+from rmq.failures import CommandFailed, NotReachable, UnknownName, WrongUse, unknown_sentence
 from rmq.site.brokers import Gap, check_gaps, gap_names, gaps_in, members_at, members_of_cluster, not_reached
 from rmq.site.changes import SiteChange
-from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Answered, check_complete
 
 ServerKind = Literal["broker", "namesrv", "controller"]
@@ -42,8 +41,6 @@ _HIDDEN: Final = "******"
 
 
 class OptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An option of one server."""
-
     address: str
     name: str
     value: str

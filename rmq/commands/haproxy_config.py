@@ -4,17 +4,16 @@ import hashlib
 import ipaddress
 import urllib.parse
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from namesrv.core.role_addresses.documents import rules_of_toml
 from remoting.protocol.addresses import ip_of, is_address, split_address
 from rmq.failures import CommandFailed, WrongUse
-from rmq.haproxy_config.configuration import ProxyOptions, configuration
+from rmq.haproxy_config.configuration import ProxyOptions, configuration, reset_rules
 from rmq.haproxy_config.frontends import Frontends, NotConfigurable, frontends_of, frontends_of_services
 from rmq.haproxy_config.known_sets import known_sets
-from rmq.haproxy_config.reset_rules import reset_rules
 from serving.config.service_sets import ServiceSetsRefused, service_sets
 from serving.config.table_documents import TablesRefused
 
@@ -104,7 +103,12 @@ def _folder(text: str) -> str:
     type=_ip,
     help="serve only the role addresses of this host; can be given several times (default: all)",
 )
-@click.option("--send-proxy", is_flag=True, help="send the PROXY protocol to brokers, which 5.1.4 and later take")
+@click.option(
+    "--send-proxy",
+    "sends_proxy_header",
+    is_flag=True,
+    help="send the PROXY protocol to brokers, which 5.1.4 and later take",
+)
 @click.option(
     "--nft",
     is_flag=True,
@@ -153,17 +157,11 @@ def write_haproxy_config(
     role_addresses: str | None,
     sets_file: str | None,
     controllers: tuple[str, ...] | None,
-    role_checks: tuple[str, ...],
     hosts: tuple[str, ...],
-    send_proxy: bool,
     nft: bool,
-    instances: int,
-    local_port: int,
-    run_folder: str,
     output: str | None,
     nameservers: tuple[str, ...] | None,
-    health_port: int | None,
-    connections_max: int | None,
+    **chosen: Any,
 ) -> None:
     """Write the configuration of an HAProxy that leads the role addresses of all broker sets to their masters.
 
@@ -184,17 +182,7 @@ def write_haproxy_config(
             frontends, digest = _of_rules(role_addresses, controllers, hosts)
         else:
             raise WrongUse("give either --role-addresses or --service-sets")
-        options = ProxyOptions(
-            role_checks=role_checks,
-            local_port=local_port,
-            sends_proxy_header=send_proxy,
-            instances=instances,
-            run_folder=run_folder,
-            follows_dns=sets_file is not None,
-            nameservers=nameservers or (),
-            health_port=health_port,
-            connections_max=connections_max,
-        )
+        options = ProxyOptions(follows_dns=sets_file is not None, nameservers=nameservers or (), **chosen)
         text = reset_rules(frontends) if nft else configuration(frontends, options, digest)
     except NotConfigurable as error:
         raise CommandFailed(str(error)) from None

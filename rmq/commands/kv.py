@@ -8,16 +8,13 @@ import msgspec
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
 from rmq.cli.options import BlankArgument, ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.failures import UnknownName
-from rmq.output.rows import RowKey
+from rmq.failures import UnknownName, unknown_sentence
+from rmq.output.formats import RowKey
 from rmq.site.changes import at_every_name_server
-from rmq.site.nearest import unknown_sentence
 from rmq.site.site import check_complete
 
 
 class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An entry."""
-
     row_key: ClassVar[RowKey] = ("key",)
 
     key: str
@@ -27,8 +24,6 @@ class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class KvValueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one NameServer has for a key."""
-
     address: str
     #: None where it has no such entry.
     value: str | None

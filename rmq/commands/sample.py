@@ -13,7 +13,7 @@ from history.landing import file_name
 from remoting.protocol.addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
 from rmq.cli.options import SiteCommand
-from rmq.cli.run_settings import settings_in
+from rmq.cli.profiles import settings_in
 from rmq.failures import NotSupportedThere, WrongUse
 from rmq.sampling import service
 from serving.config.options import NamedAddressList

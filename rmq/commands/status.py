@@ -14,7 +14,7 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import CommandFailed, PartlyDone, failure_of_all, first_of, sentence_of
-from rmq.output.rows import RowKey
+from rmq.output.formats import RowKey
 from rmq.site.brokers import BrokerPlace, away_sentence, merged, places, stored_away
 from rmq.site.site import Answered, Site, both, leader_in
 
@@ -35,8 +35,6 @@ State = Literal[
 
 
 class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One server, or one broker set."""
-
     row_key: ClassVar[RowKey] = ("kind", "name")
 
     kind: Kind

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypedDict, Unpack
+from typing import Final, NamedTuple
 
 import click
 
@@ -16,9 +16,9 @@ from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.commands.live_names import broker_names, cluster_names, topic_names
-from rmq.commands.scaling.operations import resize_beside
-from rmq.commands.topic_views import check_has_route, definitions_at
+from rmq.commands.completion import broker_names, cluster_names, topic_names
+from rmq.commands.scaling import resize_beside
+from rmq.commands.topics import check_has_route, definitions_at
 from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all, is_cut_off
 from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, not_reached
 from rmq.site.changes import SiteChange, at_every_name_server
@@ -30,22 +30,7 @@ _REMOVES: Final = "-"
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 
 
-class CreateOptions(TypedDict):
-    """What `create` takes beside the name."""
-
-    cluster: str | None
-    broker: str | None
-    read: int
-    write: int
-    perm: str
-    order: bool
-    attributes: tuple[str, ...]
-    drop_queues: bool
-
-
 class TopicPlace(NamedTuple):
-    """A topic at a master, before and after."""
-
     #: "broker-a: 4/4 -> 2/2 queues", or the master's name alone.
     text: str
     is_new: bool = True
@@ -63,23 +48,34 @@ class TopicPlace(NamedTuple):
 @click.option("--attribute", "-a", "attributes", multiple=True, metavar="NAME=VALUE|-NAME", help="for brokers of 5.x")
 @click.option("--drop-queues", is_flag=True, help="one that exists may lose queues, and what is in them")
 @with_session
-async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[CreateOptions]) -> None:
+async def create_topic(
+    session: OperatorSession,
+    topic: str,
+    cluster: str | None,
+    broker: str | None,
+    *,
+    read: int,
+    write: int,
+    perm: str,
+    order: bool,
+    attributes: Sequence[str],
+    drop_queues: bool,
+) -> None:
     """Create a topic on masters (request 17). Of one that exists the configuration is replaced, after a question.
 
     It is refused where queues would go: nobody could read what is in them. `rmq topic scale` waits until it is read.
     """
     site = session.site
     brokers, resize = await both(site.cluster(), resize_beside(session, topic))
-    found, gaps = chosen_masters(brokers, chosen["cluster"], chosen["broker"])
-    read, write, perm = chosen["read"], chosen["write"], chosen["perm"]
+    found, gaps = chosen_masters(brokers, cluster, broker)
     wanted = TopicDefinition(
-        topic=topic, read_queue_nums=read, write_queue_nums=write, perm=_PERMS[perm], is_order=chosen["order"]
+        topic=topic, read_queue_nums=read, write_queue_nums=write, perm=_PERMS[perm], is_order=order
     )
-    request = update_topic(wanted, _attribute_changes(chosen["attributes"]))
+    request = update_topic(wanted, _attribute_changes(attributes))
     names = [each.broker_name or each.address for each in found]
     what = f"topic {topic} with {read} read and {write} write queues, permission {perm}"
     places = await _places(site, found, wanted)
-    if (losing := [each.text for each in places if each.loses_queues]) and not chosen["drop_queues"]:
+    if (losing := [each.text for each in places if each.loses_queues]) and not drop_queues:
         raise CommandFailed(
             f"topic {topic} exists, and would lose queues ({'; '.join(losing)}): use rmq topic scale {topic} "
             f"--queues {read}, which waits until all is read, or add --drop-queues"
@@ -90,11 +86,11 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
             for each, place in zip(found, places, strict=True)
         ]
     ]
-    if chosen["order"]:
+    if order:
         if unnamed := [each.address for each in found if not each.broker_name]:
             raise UnknownName(f"no NameServer lists {unnamed[0]}: an order configuration needs the name of its set")
         conf = ";".join(f"{name}:{write}" for name in sorted(set(names)))
-        if chosen["broker"] or gaps:
+        if broker or gaps:
             # Other broker sets of the topic keep what they have.
             conf = merged_order_conf((await site.first_answer(order_conf(topic))).result or "", conf)
         request = put_kv(ORDER_TOPIC_CONFIG, topic, conf)

@@ -33,8 +33,6 @@ class MasterFrontend(NamedTuple):
 
 
 class SlaveFrontend(NamedTuple):
-    """The addresses of one slave, and where it is."""
-
     broker_name: str
     broker_id: int
     addresses: tuple[str, ...]

@@ -8,22 +8,27 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from remoting.admin import admin_request
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.route_views import cluster_view, route_view, topics_view
+from remoting.admin.routes import cluster_view, route_view, topics_view
 from remoting.protocol.addresses import is_address
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.properties import PropertiesError, parse
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData, TopicRouteData
 from rmq.failures import CommandFailed, NotReachable, PartlyDone, UnknownName, WrongUse
-from rmq.mqadmin.java.command_line import CommandLine
-from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, string_order
-from rmq.mqadmin.java.options import CommandOptions
+from rmq.mqadmin.java.hash_order import concurrent_order, hash_map_order, long_hash, string_order
+from rmq.mqadmin.java.options import CommandLine, CommandOption, CommandOptions, ExclusiveOptions, options_of, usage_of
 from rmq.mqadmin.java.texts import Value, java_format
-from rmq.mqadmin.java.usage import usage_of
 from rmq.output.printable import printable
 from rmq.site.settings import SiteSettings
 from rmq.site.site import Site
 
 Found = TypeVar("Found")
+
+#: How names of topics begin of which a group has its own.
+RETRY: Final = "%RETRY%"
+DLQ: Final = "%DLQ%"
 
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
@@ -31,18 +36,32 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 #: mqadmin prints it without a line end, and goes on.
 _NO_CLUSTER: Final = "[error] Make sure the specified clusterName exists or the name server connected to is correct."
 _INTERVAL_S: Final = 3
+#: Of the map of servers, which mqadmin makes so small.
+_SERVERS_CAPACITY: Final = 4
 
 
 class MqadminCommand(NamedTuple):
     """One command: its options, and what it does."""
 
     options: CommandOptions
-    run: "Callable[[Admin, CommandLine], Awaitable[None]]"
+    run: "Work"
+
+
+#: By the name in mqadmin: those of the modules that are imported.
+COMMANDS: Final[dict[str, MqadminCommand]] = {}
+
+
+def command(name: str, *options: CommandOption | ExclusiveOptions) -> "Callable[[Work], Work]":
+    """Let a function be the command of mqadmin with this name and these options, beside those that all have."""
+
+    def added(run: Work) -> Work:
+        COMMANDS[name] = MqadminCommand(options_of(*options), run)
+        return run
+
+    return added
 
 
 class Admin:
-    """The servers of one command, and its output."""
-
     def __init__(self, site: Site, name: str, options: CommandOptions) -> None:
         self.site = site
         self._name = name
@@ -55,15 +74,16 @@ class Admin:
 
     @property
     def settings(self) -> SiteSettings:
-        """Where the servers are."""
         return self.site.settings
 
     def printf(self, form: str, *values: Value) -> None:
-        """Write to standard output by a format of Java."""
         sys.stdout.write(java_format(form, *values))
 
+    def print_heads(self, form: str, titles: str) -> None:
+        """Write the titles of columns, which stand between bars."""
+        self.printf(form, *titles.split("|"))
+
     def write(self, text: str) -> None:
-        """Write a text that is ready, with its line ends."""
         sys.stdout.write(text)
 
     def print_usage(self) -> None:
@@ -217,6 +237,9 @@ class Admin:
             await work()
 
 
+Work = Callable[[Admin, CommandLine], Awaitable[None]]
+
+
 def members_in(broker_set: BrokerData) -> list[str]:
     """Return the addresses of a broker set, in the order of Java's map."""
     return [broker_set.broker_addrs[each] for each in hash_map_order(broker_set.broker_addrs, long_hash)]
@@ -229,7 +252,6 @@ def address_in(broker_set: BrokerData) -> str | None:
 
 
 def addresses_in(broker_sets: Iterable[BrokerData]) -> list[str]:
-    """Return the address of each set that has one."""
     return [found for each in broker_sets if (found := address_in(each)) is not None]
 
 
@@ -264,5 +286,27 @@ def _number(line: CommandLine, name: str, default: int, most: int) -> int:
 
 
 def with_timeout(settings: SiteSettings, timeout_s: float) -> SiteSettings:
-    """Return settings whose requests may take so long."""
     return msgspec.structs.replace(settings, timeout_s=timeout_s)
+
+
+def configuration(code: RequestCode) -> AdminRequest[bytes]:
+    """Request a whole configuration as it was written: of a broker (26), a NameServer (319), a controller (1010)."""
+    return AdminRequest(admin_request.command(code), lambda answer: answer.body)
+
+
+def print_configuration(admin: Admin, text: bytes) -> None:
+    """Print a configuration; raises CommandFailed for a text that Java would not read."""
+    try:
+        options = {each.key: each.value for each in parse(text)}
+    except PropertiesError as error:
+        raise CommandFailed(f"the answer is no configuration: {error}") from None
+    for name in concurrent_order(options):
+        admin.printf("%-50s=  %s%n", name, options[name])
+
+
+async def print_configurations(admin: Admin, servers: Sequence[str], code: RequestCode) -> None:
+    """Print the configuration of each of these servers; raises CommandFailed."""
+    texts: Mapping[str, bytes] = {server: await admin.call(server, configuration(code)) for server in servers}
+    for server in string_order(texts, _SERVERS_CAPACITY):
+        admin.printf("============%s============%n", server)
+        print_configuration(admin, texts[server])

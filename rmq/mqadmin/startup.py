@@ -14,10 +14,9 @@ import msgspec
 from rmq.cli.options import given_options
 from rmq.cli.profiles import profile_of
 from rmq.failures import CommandFailed, ExitCode, NotSupportedThere
-from rmq.mqadmin.admin import Admin, MqadminCommand
-from rmq.mqadmin.java.command_line import CommandLine, OptionsError, read_words
+from rmq.mqadmin.admin import COMMANDS, Admin, MqadminCommand
+from rmq.mqadmin.java.options import CommandLine, OptionsError, read_words, usage_of
 from rmq.mqadmin.java.texts import java_format
-from rmq.mqadmin.java.usage import usage_of
 from rmq.mqadmin.table import ALIASES, MQADMIN_COMMANDS
 from rmq.output.printable import printable
 from rmq.site.access import keys_of
@@ -110,12 +109,11 @@ def _names_of(name: str) -> set[str]:
 
 def _command(name: str) -> MqadminCommand:
     """Import a command; raises NotSupportedThere for one that is not here."""
-    place = MQADMIN_COMMANDS[name].place
-    if place is None:
+    module = MQADMIN_COMMANDS[name].module
+    if module is None:
         raise NotSupportedThere(f"{name} is not part of rmq mqadmin: run it with RocketMQ's own mqadmin")
-    module, _, constant = place.rpartition(".")
-    found: MqadminCommand = getattr(import_module(f"rmq.mqadmin.{module}"), constant)
-    return found
+    import_module(f"rmq.mqadmin.{module}")
+    return COMMANDS[name]
 
 
 def _help(word: str) -> int:

@@ -1,10 +1,7 @@
-"""Text of servers, as a terminal may get it. Pure.
-
-Names come from whoever may create a topic or register a broker: escape sequences in them could clear a screen, and
-marks of direction could show one name as another.
-"""
+"""Text of servers, as a terminal may get it, and patterns by which lists are narrowed. Pure."""
 
 import unicodedata
+from fnmatch import fnmatchcase
 from typing import Final
 
 from remoting.protocol.plain_text import escape_of, is_plain
@@ -15,6 +12,7 @@ _IGNORED: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0").union(
 )
 _WIDE: Final = frozenset({"W", "F"})
 _NO_WIDTH: Final = frozenset({"Mn", "Me"})
+_WILDCARDS: Final = "*?["
 
 
 def printable(text: str) -> str:
@@ -33,3 +31,10 @@ def _columns(character: str) -> int:
     if unicodedata.category(character) in _NO_WIDTH:
         return 0
     return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
+
+
+def matches(name: str, pattern: str | None) -> bool:
+    """Return whether a name contains the pattern, or matches it where that has * or ?; no pattern matches all."""
+    if pattern is None:
+        return True
+    return fnmatchcase(name, pattern) if any(each in pattern for each in _WILDCARDS) else pattern in name

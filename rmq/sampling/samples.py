@@ -1,15 +1,25 @@
-"""Rows of `offset_sample` from the responses of brokers: one for each topic, one for each group of it. Pure.
+"""What a sampler requests, and rows of `offset_sample` from the responses: one for each topic and group of it. Pure.
 
 A set that did not answer is left out. So a topic's end is known only if all of its sets answered; its messages a
 second are those of the sets that answered, each since its own previous response.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from history.schemas import OFFSET_SAMPLE
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.groups import GroupConnections, QueueLag, connections_of_group, lag_of_group
+from remoting.admin.message_queues import MessageQueue
+from remoting.admin.routes import TopicRoute, route_of
+from remoting.admin.topics import QueueOffsets, queue_offsets
+
+#: Kinds of subjects.
+NAMESRV: Final = "namesrv"
+BROKER: Final = "broker"
+TOPIC: Final = "topic"
 
 
 class Master(NamedTuple):
@@ -38,8 +48,6 @@ class GroupMembers(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetResponse:
-    """The response of a set about a topic."""
-
     master: Master
     #: Sum of the ends of its queues, in messages; None without an answer.
     end: int | None = None
@@ -64,7 +72,6 @@ class OffsetSample(NamedTuple):
     tps: float | None = None
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
         columns = self._asdict()
         yield maker.row(OFFSET_SAMPLE, "sample", moment, BrokerRef(cluster=columns.pop("cluster")), **columns)
 
@@ -135,3 +142,96 @@ def _sum_of_all(numbers: Iterable[int | None]) -> int | None:
 def _sum_of_known(numbers: Iterable[float | None]) -> float | None:
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None
+
+
+def masters_of(topic: str) -> AdminRequest[tuple[Master, ...]]:
+    """Request of a NameServer (105) the sets that have a topic, each with its master."""
+    return route_of(topic).mapped(_masters_in)
+
+
+def ends_of(topic: str) -> AdminRequest[int]:
+    """Request of a broker (202) the sum of the ends of a topic's queues; before 5.3 without those only read from."""
+    return queue_offsets(topic).mapped(_sum_of_ends)
+
+
+def progress_of(group: str, topic: str) -> AdminRequest[GroupProgress | None]:
+    """Request of a broker (208) how far a group is; None for one whose members no longer subscribe to the topic."""
+    return lag_of_group(group, topic).mapped(_progress_in)
+
+
+def members_of(group: str) -> AdminRequest[GroupMembers]:
+    """Request of a broker (203) who of a group is connected."""
+    return connections_of_group(group).mapped(_members_in)
+
+
+def _masters_in(route: TopicRoute) -> tuple[Master, ...]:
+    sets = (Master(each.cluster, each.broker_name, each.master_address) for each in route.broker_sets.values())
+    return tuple(sorted(sets, key=lambda each: (each.cluster, each.broker_name)))
+
+
+def _sum_of_ends(queues: Mapping[MessageQueue, QueueOffsets]) -> int:
+    return sum(max(queue.max_offset, 0) for queue in queues.values())
+
+
+def _progress_in(queues: Mapping[MessageQueue, QueueLag]) -> GroupProgress | None:
+    if not queues:
+        return None
+    return GroupProgress(
+        sum(max(queue.broker_offset, 0) for queue in queues.values()),
+        sum(max(queue.consumer_offset, 0) for queue in queues.values()),
+    )
+
+
+def _members_in(connections: GroupConnections | None) -> GroupMembers:
+    if connections is None:
+        return GroupMembers()
+    return GroupMembers(frozenset(each.client_id for each in connections.clients), connections.is_broadcasting)
+
+
+class Subject(NamedTuple):
+    """A NameServer or a broker by its address, or a topic."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class FailureChanges(NamedTuple):
+    #: Subjects that started to fail, each with the reason.
+    started: Mapping[Subject, str]
+    recovered: Collection[Subject]
+    #: Failing brokers that no route names any more.
+    removed: Collection[Subject]
+
+
+class FailureTracker:
+    def __init__(self) -> None:
+        self._failing: set[Subject] = set()
+        #: Topic -> cluster and name of each of its sets -> the newest known address of its master.
+        self._masters: dict[str, dict[tuple[str, str], str | None]] = {}
+
+    def update(
+        self, failed: Mapping[Subject, str], answered: Collection[Subject], routes: Mapping[str, Collection[Master]]
+    ) -> FailureChanges:
+        """Add the result of a round; a subject that neither failed nor answered was not queried, and keeps its state.
+
+        A broker that no route names is removed. For a topic without a route the last known route counts: NameServers
+        may be down, or have just started.
+        """
+        started = {subject: why for subject, why in sorted(failed.items()) if subject not in self._failing}
+        recovered = sorted(self._failing & (set(answered) - failed.keys()))
+        failing = self._failing.difference(recovered).union(started)
+        for topic, masters in routes.items():
+            self._update_masters(topic, masters)
+        named = {address for masters in self._masters.values() for address in masters.values()}
+        removed = sorted(each for each in failing if each.kind == BROKER and each.name not in named)
+        self._failing = failing.difference(removed)
+        return FailureChanges(started, recovered, removed)
+
+    def _update_masters(self, topic: str, masters: Collection[Master]) -> None:
+        """Keep the masters of a topic; a set without a master keeps the last one."""
+        before = self._masters.get(topic, {})
+        sets = {(each.cluster, each.broker_name): each.address for each in masters}
+        self._masters[topic] = {each: address or before.get(each) for each, address in sets.items()}

@@ -7,14 +7,23 @@ from remoting.admin.controllers import ReportedBrokerSet
 from remoting.admin.routes import AwaySet, ClusterBrokers, RoutedBrokerSet
 from remoting.protocol.addresses import is_address
 from remoting.protocol.shapes.route import MASTER_ID
-from rmq.failures import NotReachable, NotShownNow, PartlyDone, UnknownName, WrongUse, first_of
-from rmq.output.rows import iso_time
-from rmq.site.nearest import unknown_sentence
+from rmq.failures import (
+    CommandFailed,
+    NotReachable,
+    NotShownNow,
+    PartlyDone,
+    UnknownName,
+    WrongUse,
+    first_of,
+    unknown_sentence,
+)
+from rmq.output.formats import iso_time
+
+#: Of a topic on one broker set; brokers set no limit, and each queue is a row or a request here.
+QUEUES_MAX: Final = 65_536
 
 
 class BrokerPlace(NamedTuple):
-    """One broker, as a NameServer lists it."""
-
     cluster: str
     broker_name: str
     #: 0 of a master.
@@ -122,7 +131,6 @@ def not_found(what: str, name: str, names: Iterable[str], gaps: Collection[Gap])
 
 
 def places(brokers: ClusterBrokers) -> list[BrokerPlace]:
-    """Return all brokers in the order of clusters, names and ids."""
     return sorted(each for broker_set in brokers.broker_sets.values() for each in _members(broker_set))
 
 
@@ -160,7 +168,6 @@ def check_cluster(brokers: ClusterBrokers, cluster: str) -> None:
 
 
 def masters(found: list[BrokerPlace]) -> list[BrokerPlace]:
-    """Return those that are masters, or act for them."""
     return [each for each in found if each.broker_id == MASTER_ID]
 
 
@@ -195,3 +202,10 @@ def _check_not_away(brokers: ClusterBrokers, broker_name: str) -> None:
 def _members(broker_set: RoutedBrokerSet) -> Iterator[BrokerPlace]:
     for broker_id, address in broker_set.addresses.items():
         yield BrokerPlace(broker_set.cluster, broker_set.broker_name, broker_id, address)
+
+
+def queue_ids(broker_name: str, queue_nums: int) -> range:
+    """Return the ids of a topic's queues on a broker set; raises CommandFailed for more than QUEUES_MAX."""
+    if queue_nums > QUEUES_MAX:
+        raise CommandFailed(f"{broker_name}: the topic is said to have {queue_nums} queues, more than {QUEUES_MAX}")
+    return range(queue_nums)

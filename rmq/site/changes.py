@@ -22,8 +22,6 @@ from rmq.site.site import Site
 
 
 class SiteChange(NamedTuple):
-    """One request that changes something."""
-
     address: str
     #: For people: "create topic Orders on broker-a".
     what: str
@@ -34,13 +32,10 @@ class SiteChange(NamedTuple):
 
 
 def at_every_name_server(site: Site, what: str, request: AdminRequest[Any]) -> list[SiteChange]:
-    """Return the same change at each NameServer."""
     return [SiteChange(each, what, request, cluster_brokers()) for each in site.settings.namesrv]
 
 
 class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of one request."""
-
     address: str
     change: str
     #: `planned`: with --dry-run; `failed` then: it would be. `unknown`: it was sent, and no answer came.
@@ -50,8 +45,6 @@ class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CarriedOut(NamedTuple):
-    """What became of all requests."""
-
     rows: list[ChangeRow]
     #: None if all are done.
     failure: CommandFailed | None

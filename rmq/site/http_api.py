@@ -73,7 +73,6 @@ class ApiRequest(NamedTuple, Generic[Document]):
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing."""
         return self.method == "GET" or self.is_preview
 
 

@@ -49,8 +49,6 @@ PROFILE_KEYS: Final = frozenset({*VARIABLES, "access_key", "secret_key"})
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the servers are, and how requests are sent."""
-
     #: host:port, in the order in which they are tried.
     namesrv: tuple[str, ...]
     #: Empty if a profile names a site without controllers; so are those below.
@@ -81,7 +79,6 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections to peers are encrypted."""
         return bool(self.tls or self.tls_ca or self.tls_cert or self.tls_key)
 
 

@@ -64,8 +64,6 @@ async def both(one: Coroutine[Any, Any, Found], other: Coroutine[Any, Any, Key])
 
 
 class Site:
-    """Sends requests to NameServers, controllers and brokers."""
-
     def __init__(self, settings: SiteSettings, *, is_change: bool = False) -> None:
         """Prepare; nothing is connected yet. Raises WrongUse for keys or certificates that cannot be used.
 
@@ -83,7 +81,6 @@ class Site:
         self._admin = AdminClient(client, AdminLimits(timeout_ms=round(settings.timeout_s * 1000)))
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.close()
 
     async def call(self, address: str, request: AdminRequest[Found]) -> Found:
@@ -109,7 +106,6 @@ class Site:
         return await self.answers_to((each, request) for each in addresses)
 
     async def answers_to(self, requests: Iterable[tuple[str, AdminRequest[Found]]]) -> list[Answered[Found]]:
-        """Return the answer to each of these requests, in their order."""
         return await at_once(self.answer_of(address, request) for address, request in requests)
 
     async def peer_answers(self, addresses: Iterable[str], request: AdminRequest[Found]) -> list[Answered[Found]]:
@@ -257,7 +253,6 @@ def check_requests(answers: Sequence[Answered[Any]]) -> None:
 
 
 def grouped(items: Iterable[Found], key: Callable[[Found], Key]) -> dict[Key, list[Found]]:
-    """Return the items by a key, in their order."""
     groups: dict[Key, list[Found]] = {}
     for each in items:
         groups.setdefault(key(each), []).append(each)

@@ -35,8 +35,6 @@ _NAMESRV_ADDR_ARGUMENTS: Final = ("-n", "--namesrv-addr", "--namesrvAddr")
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
-    """The parsed command line."""
-
     #: Path of the configuration file; blank for none.
     config_file: str = ""
     #: Whether to print the configuration and exit.

@@ -20,7 +20,6 @@ class CallbackTarget(Text, frozen=True):
     )
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         value = super().value_of(text)
         if not value:
             return value

@@ -26,8 +26,6 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
 class BadOption(msgspec.Struct, frozen=True):
-    """One value that cannot be taken."""
-
     key: str
     #: As it may be shown: masked if it is a secret.
     value: str

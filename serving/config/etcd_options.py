@@ -1,7 +1,7 @@
 """The options of servers that may keep their state in etcd, and what of them does not go together."""
 
 from collections.abc import Iterable
-from typing import Annotated, Final, Protocol
+from typing import Final, Protocol
 
 from serving.config.options import AddressList, FilePath, Fixed, Option, Secret, Text
 
@@ -10,16 +10,14 @@ _TEXT: Final = Text()
 #: Why no request changes an option.
 STORE: Final = Fixed("it decides where state is kept, and by whom")
 
-EtcdEndpoints = Annotated[
-    str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", STORE)
-]
-EtcdUser = Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", STORE)]
-EtcdPassword = Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", STORE)]
-EtcdCaPath = Annotated[
-    str, Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", STORE)
-]
-EtcdCertPath = Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", STORE)]
-EtcdKeyPath = Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", STORE)]
+ETCD_ENDPOINTS: Final = Option(
+    "etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", STORE
+)
+ETCD_USER: Final = Option("etcdUser", _TEXT, "User of etcd; blank for none.", STORE)
+ETCD_PASSWORD: Final = Option("etcdPassword", Secret(), "Password of that user.", STORE)
+ETCD_CA_PATH: Final = Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", STORE)
+ETCD_CERT_PATH: Final = Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", STORE)
+ETCD_KEY_PATH: Final = Option("etcdKeyPath", _PATH, "Private key of that, PEM.", STORE)
 
 
 class EtcdSettings(Protocol):

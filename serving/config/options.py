@@ -6,7 +6,8 @@ gets None and refuses it.
 """
 
 import re
-from typing import ClassVar, Final
+from dataclasses import field
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +26,10 @@ TEXT_CHARS_MAX: Final = 4096
 MASK: Final = "******"
 
 OptionValue = bool | int | str
+Value = TypeVar("Value", bound=OptionValue)
+
+#: Where the field of a configuration has its option, in its metadata.
+OPTION: Final = "option"
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 #: UTF-8 that Java reads as Latin-1 has C1 controls, so those are no reason to refuse a value.
@@ -44,11 +49,9 @@ class Whole(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return f"a whole number from {self.least} to {self.most}"
 
     def value_of(self, text: str) -> int | None:
-        """Return the value of a text, None if it is not allowed."""
         digits = text.strip()
         if not _WHOLE.fullmatch(digits):
             return None
@@ -63,7 +66,6 @@ class Flag(msgspec.Struct, frozen=True):
     allowed: ClassVar[str] = "true or false"
 
     def value_of(self, text: str) -> bool | None:
-        """Return the value of a text, None if it is not allowed."""
         return {"true": True, "false": False}.get(text.strip().lower())
 
 
@@ -77,11 +79,9 @@ class AlwaysFalse(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return f"false ({self.why})"
 
     def value_of(self, text: str) -> bool | None:
-        """Return the value of a text, None if it is not allowed."""
         return False if Flag().value_of(text) is False else None
 
 
@@ -92,16 +92,13 @@ class Only(msgspec.Struct, frozen=True):
 
     @property
     def placeholder(self) -> str:
-        """Placeholder of the value in `--help`."""
         return self.allowed
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return text_of(self.value)
 
     def value_of(self, text: str) -> bool | None:
-        """Return the value of a text, None if it is not allowed."""
         return self.value if Flag().value_of(text) is self.value else None
 
 
@@ -112,16 +109,13 @@ class OneOf(msgspec.Struct, frozen=True):
 
     @property
     def placeholder(self) -> str:
-        """Placeholder of the value in `--help`."""
         return "|".join(self.words)
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return " or ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         wanted = text.strip().lower()
         return next((word for word in self.words if word.lower() == wanted), None)
 
@@ -135,12 +129,10 @@ class Text(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         what = "text" if self.may_be_blank else "text that is not blank,"
         return f"{what} of at most {TEXT_CHARS_MAX} characters without control characters"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         value = text.strip()
         return value if is_one_line(value) and (value or self.may_be_blank) else None
 
@@ -152,11 +144,9 @@ class FilePath(Text, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a value must be, to follow "must be"."""
         return f"a path on this machine, no URI, of at most {TEXT_CHARS_MAX} characters"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         return None if "://" in text else super().value_of(text)
 
 
@@ -167,7 +157,6 @@ class Secret(msgspec.Struct, frozen=True):
     allowed: ClassVar[str] = f"at most {TEXT_CHARS_MAX} characters"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         return text if len(text) <= TEXT_CHARS_MAX else None
 
 
@@ -178,7 +167,6 @@ class AddressList(msgspec.Struct, frozen=True):
     allowed: ClassVar[str] = "addresses as host:port, separated by ';'"
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         addresses = [part for each in text.split(";") if (part := each.strip())]
         value = ";".join(addresses)
         return value if all(map(_is_address, addresses)) and is_one_line(value) else None
@@ -194,7 +182,6 @@ class NamedAddressList(msgspec.Struct, frozen=True):
     )
 
     def value_of(self, text: str) -> str | None:
-        """Return the value of a text, None if it is not allowed."""
         value = ";".join(part for each in text.split(";") if (part := each.strip()))
         return value if is_one_line(value) and named_addresses(value) is not None else None
 
@@ -239,7 +226,7 @@ KEEPS_OUT: Final = Closed("it can lock out all peers, or exhaust the memory")
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One option: its names and its rules; it annotates the field that holds its value and default."""
+    """One option: its names and its rules; `option` makes the field that holds its value and default."""
 
     #: The property as files and requests 318 and 319 spell it.
     key: str
@@ -288,9 +275,29 @@ class Option(msgspec.Struct, frozen=True):
         return MASK if self.is_secret and value else value
 
 
-def unused(key: str, kind: Kind, explanation: str) -> Option:
-    """Return an option with an effect in the Java server only, which a request may give any value."""
-    return Option(key, kind, explanation, ANY_VALUE, has_effect=False)
+def described(default: Value, option: Option) -> Value:
+    """Return the field of a configuration that holds the value of an option; a secret is not in its `repr`."""
+    return field(default=default, repr=not option.is_secret, metadata={OPTION: option})
+
+
+def option(
+    default: Value,
+    key: str,
+    kind: Kind,
+    explanation: str,
+    by_request: ByRequest,
+    *,
+    also: tuple[str, ...] = (),
+    has_effect: bool = True,
+    at_once: bool = False,
+) -> Value:
+    """Hold an option of one server with its value, as the default of a field of its configuration."""
+    return described(default, Option(key, kind, explanation, by_request, also, has_effect, at_once))
+
+
+def unused(default: Value, key: str, kind: Kind, explanation: str) -> Value:
+    """Return the field of an option with an effect in the Java server only, which a request may give any value."""
+    return option(default, key, kind, explanation, ANY_VALUE, has_effect=False)
 
 
 def is_one_line(text: str) -> bool:

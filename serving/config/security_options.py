@@ -3,12 +3,12 @@
 The first answer to Java's `TlsSystemConfig`.
 """
 
-from dataclasses import dataclass, field
-from typing import Annotated, Final, get_args
+from dataclasses import dataclass
+from typing import Final, get_args
 
 from remoting.transport.tls import ClientAuth, TlsMode, TlsSettings
 from serving.config.console_options import ConsoleConfig
-from serving.config.options import NAMES_A_FILE, FilePath, Fixed, Flag, NamedAddressList, OneOf, Option, Secret, Text
+from serving.config.options import NAMES_A_FILE, FilePath, Fixed, Flag, NamedAddressList, OneOf, Secret, Text, option
 
 _FLAG: Final = Flag()
 _PATH: Final = FilePath()
@@ -22,117 +22,103 @@ class SecurityConfig(ConsoleConfig):
 
     # TlsSystemConfig; all read by process.py, which hands them to remoting/transport/tls.py
 
-    tls_server_mode: Annotated[
-        TlsMode,
-        Option(
-            "tls.server.mode",
-            OneOf(get_args(TlsMode)),
-            "TLS of peers: permissive allows it, enforcing requires it, disabled refuses it.",
-            _GUARDS,
-        ),
-    ] = "permissive"
-    tls_test_mode_enable: Annotated[
-        bool,
-        Option(
-            "tls.test.mode.enable",
-            _FLAG,
-            "Use a self-signed certificate made at the start, and verify no peer.",
-            _GUARDS,
-        ),
-    ] = True
-    tls_server_key_path: Annotated[str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", _GUARDS)] = ""
-    tls_server_key_password: Annotated[
-        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", _GUARDS)
-    ] = field(default="", repr=False)
-    tls_server_cert_path: Annotated[str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", _GUARDS)] = ""
-    tls_server_auth_client: Annotated[
-        bool, Option("tls.server.authClient", _FLAG, "Verify the certificates of clients.", _GUARDS)
-    ] = False
-    tls_server_trust_cert_path: Annotated[
-        str, Option("tls.server.trustCertPath", _PATH, "Certificate authorities of clients, PEM.", _GUARDS)
-    ] = ""
-    tls_server_need_client_auth: Annotated[
-        ClientAuth,
-        Option(
-            "tls.server.need.client.auth",
-            OneOf(get_args(ClientAuth)),
-            "Whether clients must show a certificate: none, optional or require.",
-            _GUARDS,
-        ),
-    ] = "none"
+    tls_server_mode: TlsMode = option(
+        "permissive",
+        "tls.server.mode",
+        OneOf(get_args(TlsMode)),
+        "TLS of peers: permissive allows it, enforcing requires it, disabled refuses it.",
+        _GUARDS,
+    )
+    tls_test_mode_enable: bool = option(
+        True,
+        "tls.test.mode.enable",
+        _FLAG,
+        "Use a self-signed certificate made at the start, and verify no peer.",
+        _GUARDS,
+    )
+    tls_server_key_path: str = option("", "tls.server.keyPath", _PATH, "Private key, PEM.", _GUARDS)
+    tls_server_key_password: str = option(
+        "", "tls.server.keyPassword", Secret(), "Password of the private key.", _GUARDS
+    )
+    tls_server_cert_path: str = option("", "tls.server.certPath", _PATH, "Certificate chain, PEM.", _GUARDS)
+    tls_server_auth_client: bool = option(
+        False, "tls.server.authClient", _FLAG, "Verify the certificates of clients.", _GUARDS
+    )
+    tls_server_trust_cert_path: str = option(
+        "", "tls.server.trustCertPath", _PATH, "Certificate authorities of clients, PEM.", _GUARDS
+    )
+    tls_server_need_client_auth: ClientAuth = option(
+        "none",
+        "tls.server.need.client.auth",
+        OneOf(get_args(ClientAuth)),
+        "Whether clients must show a certificate: none, optional or require.",
+        _GUARDS,
+    )
     #: Its default is true while tls.server.mode is enforcing (sources.py), as with Java since 5.1.4.
-    tls_enable: Annotated[
-        bool,
-        Option(
-            "tls.enable",
-            _FLAG,
-            "Send requests to brokers over TLS; true while tls.server.mode is enforcing.",
-            _GUARDS,
-            also=("useTLS",),
-        ),
-    ] = False
-    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, separated by ','.", _GUARDS)] = ""
-    tls_protocols: Annotated[str, Option("tls.protocols", Text(), "TLS versions, separated by ','.", _GUARDS)] = ""
-    tls_client_key_path: Annotated[
-        str, Option("tls.client.keyPath", _PATH, "Private key for requests to brokers, PEM.", _GUARDS)
-    ] = ""
-    tls_client_key_password: Annotated[
-        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", _GUARDS)
-    ] = field(default="", repr=False)
-    tls_client_cert_path: Annotated[
-        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests to brokers, PEM.", _GUARDS)
-    ] = ""
-    tls_client_auth_server: Annotated[
-        bool, Option("tls.client.authServer", _FLAG, "Verify the certificates of brokers.", _GUARDS)
-    ] = False
-    tls_client_trust_cert_path: Annotated[
-        str, Option("tls.client.trustCertPath", _PATH, "Certificate authorities of brokers, PEM.", _GUARDS)
-    ] = ""
-    http_admin_token_file: Annotated[
-        str,
-        Option(
-            "httpAdminTokenFile",
-            _PATH,
-            "File whose first line, of 16 characters or more, is the token of HTTP requests that change something. "
-            "It is read again when it changes; blank refuses all of these requests.",
-            NAMES_A_FILE,
-        ),
-    ] = ""
+    tls_enable: bool = option(
+        False,
+        "tls.enable",
+        _FLAG,
+        "Send requests to brokers over TLS; true while tls.server.mode is enforcing.",
+        _GUARDS,
+        also=("useTLS",),
+    )
+    tls_ciphers: str = option("", "tls.ciphers", Text(), "Ciphers, separated by ','.", _GUARDS)
+    tls_protocols: str = option("", "tls.protocols", Text(), "TLS versions, separated by ','.", _GUARDS)
+    tls_client_key_path: str = option(
+        "", "tls.client.keyPath", _PATH, "Private key for requests to brokers, PEM.", _GUARDS
+    )
+    tls_client_key_password: str = option(
+        "", "tls.client.keyPassword", Secret(), "Password of that private key.", _GUARDS
+    )
+    tls_client_cert_path: str = option(
+        "", "tls.client.certPath", _PATH, "Certificate chain for requests to brokers, PEM.", _GUARDS
+    )
+    tls_client_auth_server: bool = option(
+        False, "tls.client.authServer", _FLAG, "Verify the certificates of brokers.", _GUARDS
+    )
+    tls_client_trust_cert_path: str = option(
+        "", "tls.client.trustCertPath", _PATH, "Certificate authorities of brokers, PEM.", _GUARDS
+    )
+    http_admin_token_file: str = option(
+        "",
+        "httpAdminTokenFile",
+        _PATH,
+        "File whose first line, of 16 characters or more, is the token of HTTP requests that change something. "
+        "It is read again when it changes; blank refuses all of these requests.",
+        NAMES_A_FILE,
+    )
 
     # Who we are for brokers with ACL; all read by broker_access.py
 
-    broker_access_key: Annotated[
-        str,
-        Option(
-            "brokerAccessKey", Secret(), "Access key (user) that requests to brokers with ACL are signed with.", _SIGNS
-        ),
-    ] = field(default="", repr=False)
-    broker_access_key_path: Annotated[
-        str, Option("brokerAccessKeyPath", _PATH, "File with the access key, read at the start.", NAMES_A_FILE)
-    ] = ""
-    broker_secret_key: Annotated[
-        str, Option("brokerSecretKey", Secret(), "Secret key (password) of that user.", _SIGNS)
-    ] = field(default="", repr=False)
-    broker_secret_key_path: Annotated[
-        str, Option("brokerSecretKeyPath", _PATH, "File with the secret key, read at the start.", NAMES_A_FILE)
-    ] = ""
-    broker_access_addresses: Annotated[
-        str,
-        Option(
-            "brokerAccessAddresses",
-            NamedAddressList(),
-            "Brokers whose requests are signed; requests to others are not: IP addresses, networks (10.0.0.0/16) "
-            "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
-            "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
-            Fixed("it is for whom this server signs"),
-        ),
-    ] = ""
+    broker_access_key: str = option(
+        "", "brokerAccessKey", Secret(), "Access key (user) that requests to brokers with ACL are signed with.", _SIGNS
+    )
+    broker_access_key_path: str = option(
+        "", "brokerAccessKeyPath", _PATH, "File with the access key, read at the start.", NAMES_A_FILE
+    )
+    broker_secret_key: str = option("", "brokerSecretKey", Secret(), "Secret key (password) of that user.", _SIGNS)
+    broker_secret_key_path: str = option(
+        "", "brokerSecretKeyPath", _PATH, "File with the secret key, read at the start.", NAMES_A_FILE
+    )
+    broker_access_addresses: str = option(
+        "",
+        "brokerAccessAddresses",
+        NamedAddressList(),
+        "Brokers whose requests are signed; requests to others are not: IP addresses, networks (10.0.0.0/16) "
+        "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
+        "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
+        Fixed("it is for whom this server signs"),
+    )
 
     #: Read by start.py.
-    tls_config_file: Annotated[
-        str,
-        Option("tls.config.file", _PATH, "Further file of tls.* properties; ignored if it does not exist.", _GUARDS),
-    ] = "/etc/rocketmq/tls.properties"
+    tls_config_file: str = option(
+        "/etc/rocketmq/tls.properties",
+        "tls.config.file",
+        _PATH,
+        "Further file of tls.* properties; ignored if it does not exist.",
+        _GUARDS,
+    )
 
     @property
     def verifies_brokers(self) -> bool:
@@ -145,7 +131,6 @@ class SecurityConfig(ConsoleConfig):
 
 
 def tls_settings_of(config: SecurityConfig) -> TlsSettings:
-    """Return the settings of TLS in the configuration."""
     return TlsSettings(
         mode=config.tls_server_mode,
         test_mode=config.tls_test_mode_enable,

@@ -7,7 +7,7 @@ inherited from `security_options.py`.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, TypeVar, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 from history.retention import BYTES_MAX
 from remoting.protocol.properties import Property
@@ -27,6 +27,7 @@ from serving.config.options import (
     Text,
     Whole,
     Within,
+    option,
     unused,
 )
 from serving.config.security_options import SecurityConfig
@@ -55,32 +56,26 @@ _SHARE_IF_0: Final = (
 
 # Options whose default is each server's own.
 
-ConfigStorePath = Annotated[
-    str,
-    Option(
-        "configStorePath",
-        FilePath(may_be_blank=False),
-        "File to which changes by request are written; with --config-file, that file.",
-        NAMES_A_FILE,
-    ),
-]
-ConfigBlackList = Annotated[
-    str, Option("configBlackList", Text(), "Properties that no request may change, separated by ';'.", PERMITS_CHANGES)
-]
-ListenPort = Annotated[
-    int, Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", LISTENS)
-]
-HttpPort = Annotated[int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", LISTENS)]
-FrameBytesMax = Annotated[
-    int,
-    Option(
-        "frameMaxLength",
-        Whole(1024, INT_MAX),
-        "Longest frame that a peer may send, in bytes.",
-        KEEPS_OUT,
-        also=("com.rocketmq.remoting.frameMaxLength",),
-    ),
-]
+CONFIG_STORE_PATH: Final = Option(
+    "configStorePath",
+    FilePath(may_be_blank=False),
+    "File to which changes by request are written; with --config-file, that file.",
+    NAMES_A_FILE,
+)
+CONFIG_BLACK_LIST: Final = Option(
+    "configBlackList", Text(), "Properties that no request may change, separated by ';'.", PERMITS_CHANGES
+)
+LISTEN_PORT: Final = Option(
+    "listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", LISTENS
+)
+HTTP_PORT: Final = Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", LISTENS)
+FRAME_BYTES_MAX: Final = Option(
+    "frameMaxLength",
+    Whole(1024, INT_MAX),
+    "Longest frame that a peer may send, in bytes.",
+    KEEPS_OUT,
+    also=("com.rocketmq.remoting.frameMaxLength",),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,218 +83,178 @@ class ServerConfig(SecurityConfig):
     """Options of any server. A comment names the reader if that is not process.py, or the reason why there is none."""
 
     #: Only listed: nothing here is looked up in the folder of a RocketMQ installation.
-    rocketmq_home: Annotated[
-        str,
-        Option(
-            "rocketmqHome",
-            _PATH,
-            "Folder of a RocketMQ installation.",
-            NAMES_A_FILE,
-            also=("ROCKETMQ_HOME",),
-            has_effect=False,
-        ),
-    ] = ""
+    rocketmq_home: str = option(
+        "",
+        "rocketmqHome",
+        _PATH,
+        "Folder of a RocketMQ installation.",
+        NAMES_A_FILE,
+        also=("ROCKETMQ_HOME",),
+        has_effect=False,
+    )
     #: Read by stored_config.py, which saves the configuration there after a request.
-    config_store_path: ConfigStorePath
+    config_store_path: str
     #: Read by update.py, as the next one.
-    config_black_list: ConfigBlackList
-    config_white_list: Annotated[
-        str,
-        Option(
-            "configWhiteList",
-            Text(),
-            "Properties that requests may change to any value, separated by ';'; requests need no password.",
-            PERMITS_CHANGES,
-        ),
-    ] = ""
+    config_black_list: str
+    config_white_list: str = option(
+        "",
+        "configWhiteList",
+        Text(),
+        "Properties that requests may change to any value, separated by ';'; requests need no password.",
+        PERMITS_CHANGES,
+    )
 
     # NettyServerConfig
 
-    bind_address: Annotated[
-        str, Option("bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", LISTENS)
-    ] = "0.0.0.0"
-    listen_port: ListenPort
-    #: Threads of the Java server.
-    server_worker_threads: Annotated[int, unused("serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.")] = 8
-    #: Threads of the Java server.
-    server_callback_executor_threads: Annotated[
-        int, unused("serverCallbackExecutorThreads", _ANY_NUMBER, "Threads for callbacks.")
-    ] = 0
-    #: Threads of the Java server.
-    server_selector_threads: Annotated[int, unused("serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.")] = 3
-    #: Limits threads of the Java server.
-    server_oneway_semaphore_value: Annotated[
-        int, unused("serverOnewaySemaphoreValue", _ANY_NUMBER, "Most one-way requests to peers in flight.")
-    ] = 256
-    #: Limits threads of the Java server; we send no request that waits for an answer.
-    server_async_semaphore_value: Annotated[
-        int, unused("serverAsyncSemaphoreValue", _ANY_NUMBER, "Most requests to peers in flight.")
-    ] = 64
-    server_channel_max_idle_time_seconds: Annotated[
-        int,
-        Option(
-            "serverChannelMaxIdleTimeSeconds",
-            _AT_LEAST_0,
-            "Close a connection that was idle for so many seconds; 0 for never.",
-            Within(Whole(120, 600), "a lower value disconnects live brokers, a higher one keeps idle peers connected"),
-            at_once=True,
-        ),
-    ] = round(LIMITS.idle_seconds)
-    server_socket_snd_buf_bytes: Annotated[
-        int,
-        Option(
-            "serverSocketSndBufSize", _AT_LEAST_0, "Send buffer of a socket, in bytes; 0 for the system's own.", _SPEED
-        ),
-    ] = 0
-    server_socket_rcv_buf_bytes: Annotated[
-        int,
-        Option(
-            "serverSocketRcvBufSize",
-            _AT_LEAST_0,
-            "Receive buffer of a socket, in bytes; 0 for the system's own.",
-            _SPEED,
-        ),
-    ] = 0
-    #: Read by write_buffer_bytes.
-    write_buffer_high_water_mark_bytes: Annotated[
-        int,
-        Option(
-            "writeBufferHighWaterMark",
-            _AT_LEAST_0,
-            "Unread responses of a connection, in bytes, at which the server stops reading its requests; 0 for 1 MiB.",
-            _SPEED,
-        ),
-    ] = 0
-    #: Read by write_buffer_bytes.
-    write_buffer_low_water_mark_bytes: Annotated[
-        int,
-        Option(
-            "writeBufferLowWaterMark",
-            _AT_LEAST_0,
-            "Unread responses of a connection, in bytes, at which the server reads its requests again; 0 for 256 KiB.",
-            _SPEED,
-        ),
-    ] = 0
-    server_socket_backlog: Annotated[
-        int, Option("serverSocketBacklog", _AT_LEAST_1, "Most connections that wait to be accepted.", KEEPS_OUT)
-    ] = LIMITS.backlog
-    #: Threads of the Java server.
-    server_netty_worker_group_enable: Annotated[
-        bool, unused("serverNettyWorkerGroupEnable", _FLAG, "Read frames in threads of their own.")
-    ] = True
-    #: Memory of the Java server.
-    server_pooled_byte_buf_allocator_enable: Annotated[
-        bool, unused("serverPooledByteBufAllocatorEnable", _FLAG, "Pool buffers.")
-    ] = True
-    enable_shutdown_gracefully: Annotated[
-        bool,
-        Option(
-            "enableShutdownGracefully",
-            _FLAG,
-            "At the stop, send peers to other servers before connections are closed.",
-            _STOP,
-            at_once=True,
-        ),
-    ] = False
-    shutdown_wait_time_seconds: Annotated[
-        int,
-        Option(
-            "shutdownWaitTimeSeconds", _AT_LEAST_0, "Seconds that peers have to leave at the stop.", _STOP, at_once=True
-        ),
-    ] = 30
-    #: Sockets of the Java server.
-    use_epoll_native_selector: Annotated[bool, unused("useEpollNativeSelector", _FLAG, "Use epoll for sockets.")] = (
-        False
+    bind_address: str = option(
+        "0.0.0.0", "bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", LISTENS
     )
+    listen_port: int
+    #: Threads of the Java server.
+    server_worker_threads: int = unused(8, "serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.")
+    #: Threads of the Java server.
+    server_callback_executor_threads: int = unused(
+        0, "serverCallbackExecutorThreads", _ANY_NUMBER, "Threads for callbacks."
+    )
+    #: Threads of the Java server.
+    server_selector_threads: int = unused(3, "serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.")
+    #: Limits threads of the Java server.
+    server_oneway_semaphore_value: int = unused(
+        256, "serverOnewaySemaphoreValue", _ANY_NUMBER, "Most one-way requests to peers in flight."
+    )
+    #: Limits threads of the Java server; we send no request that waits for an answer.
+    server_async_semaphore_value: int = unused(
+        64, "serverAsyncSemaphoreValue", _ANY_NUMBER, "Most requests to peers in flight."
+    )
+    server_channel_max_idle_time_seconds: int = option(
+        round(LIMITS.idle_seconds),
+        "serverChannelMaxIdleTimeSeconds",
+        _AT_LEAST_0,
+        "Close a connection that was idle for so many seconds; 0 for never.",
+        Within(Whole(120, 600), "a lower value disconnects live brokers, a higher one keeps idle peers connected"),
+        at_once=True,
+    )
+    server_socket_snd_buf_bytes: int = option(
+        0, "serverSocketSndBufSize", _AT_LEAST_0, "Send buffer of a socket, in bytes; 0 for the system's own.", _SPEED
+    )
+    server_socket_rcv_buf_bytes: int = option(
+        0,
+        "serverSocketRcvBufSize",
+        _AT_LEAST_0,
+        "Receive buffer of a socket, in bytes; 0 for the system's own.",
+        _SPEED,
+    )
+    #: Read by write_buffer_bytes.
+    write_buffer_high_water_mark_bytes: int = option(
+        0,
+        "writeBufferHighWaterMark",
+        _AT_LEAST_0,
+        "Unread responses of a connection, in bytes, at which the server stops reading its requests; 0 for 1 MiB.",
+        _SPEED,
+    )
+    #: Read by write_buffer_bytes.
+    write_buffer_low_water_mark_bytes: int = option(
+        0,
+        "writeBufferLowWaterMark",
+        _AT_LEAST_0,
+        "Unread responses of a connection, in bytes, at which the server reads its requests again; 0 for 256 KiB.",
+        _SPEED,
+    )
+    server_socket_backlog: int = option(
+        LIMITS.backlog, "serverSocketBacklog", _AT_LEAST_1, "Most connections that wait to be accepted.", KEEPS_OUT
+    )
+    #: Threads of the Java server.
+    server_netty_worker_group_enable: bool = unused(
+        True, "serverNettyWorkerGroupEnable", _FLAG, "Read frames in threads of their own."
+    )
+    #: Memory of the Java server.
+    server_pooled_byte_buf_allocator_enable: bool = unused(
+        True, "serverPooledByteBufAllocatorEnable", _FLAG, "Pool buffers."
+    )
+    enable_shutdown_gracefully: bool = option(
+        False,
+        "enableShutdownGracefully",
+        _FLAG,
+        "At the stop, send peers to other servers before connections are closed.",
+        _STOP,
+        at_once=True,
+    )
+    shutdown_wait_time_seconds: int = option(
+        30, "shutdownWaitTimeSeconds", _AT_LEAST_0, "Seconds that peers have to leave at the stop.", _STOP, at_once=True
+    )
+    #: Sockets of the Java server.
+    use_epoll_native_selector: bool = unused(False, "useEpollNativeSelector", _FLAG, "Use epoll for sockets.")
 
     # Ours
 
-    http_bind_address: Annotated[
-        str, Option("httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", LISTENS)
-    ] = "127.0.0.1"
-    http_port: HttpPort
-    serialize_type: Annotated[
-        SerializeTypeName,
-        Option(
-            "serializeType",
-            OneOf(get_args(SerializeTypeName)),
-            "Format of the headers of responses, and of requests to brokers.",
-            Closed("it can lock out peers that read only the other format"),
-            also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
-        ),
-    ] = "JSON"
-    frame_bytes_max: FrameBytesMax
-    connections_max: Annotated[
-        int, Option("connectionsMax", _AT_LEAST_1, "Most open connections of RocketMQ peers.", KEEPS_OUT)
-    ] = LIMITS.connections_max
-    partial_frame_bytes_max: Annotated[
-        int,
-        Option(
-            "partialFrameBytesMax",
-            _AT_LEAST_0,
-            "Bytes of incomplete frames of all connections; beyond it those with the largest are closed; "
-            + _SHARE_IF_0,
-            KEEPS_OUT,
-        ),
-    ] = 0
-    response_buffer_bytes_max: Annotated[
-        int,
-        Option(
-            "responseBufferBytesMax",
-            _AT_LEAST_0,
-            "Bytes of responses that peers have not read yet; beyond it the connections with the most are closed; "
-            + _SHARE_IF_0,
-            KEEPS_OUT,
-        ),
-    ] = 0
-    queued_bytes_max: Annotated[
-        int,
-        Option(
-            "queuedBytesMax",
-            _AT_LEAST_0,
-            "Bytes of bodies of queued requests; beyond it requests are answered SYSTEM_BUSY; " + _SHARE_IF_0,
-            KEEPS_OUT,
-        ),
-    ] = 0
+    http_bind_address: str = option(
+        "127.0.0.1", "httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", LISTENS
+    )
+    http_port: int
+    serialize_type: SerializeTypeName = option(
+        "JSON",
+        "serializeType",
+        OneOf(get_args(SerializeTypeName)),
+        "Format of the headers of responses, and of requests to brokers.",
+        Closed("it can lock out peers that read only the other format"),
+        also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
+    )
+    frame_bytes_max: int
+    connections_max: int = option(
+        LIMITS.connections_max, "connectionsMax", _AT_LEAST_1, "Most open connections of RocketMQ peers.", KEEPS_OUT
+    )
+    partial_frame_bytes_max: int = option(
+        0,
+        "partialFrameBytesMax",
+        _AT_LEAST_0,
+        "Bytes of incomplete frames of all connections; beyond it those with the largest are closed; " + _SHARE_IF_0,
+        KEEPS_OUT,
+    )
+    response_buffer_bytes_max: int = option(
+        0,
+        "responseBufferBytesMax",
+        _AT_LEAST_0,
+        "Bytes of responses that peers have not read yet; beyond it the connections with the most are closed; "
+        + _SHARE_IF_0,
+        KEEPS_OUT,
+    )
+    queued_bytes_max: int = option(
+        0,
+        "queuedBytesMax",
+        _AT_LEAST_0,
+        "Bytes of bodies of queued requests; beyond it requests are answered SYSTEM_BUSY; " + _SHARE_IF_0,
+        KEEPS_OUT,
+    )
     #: Read by start.py.
-    log_format: Annotated[
-        LogFormat,
-        Option(
-            "logFormat",
-            OneOf(get_args(LogFormat)),
-            "Format of log lines; auto is console on a terminal, json elsewhere.",
-            Closed("readers of the log may understand one format only"),
-        ),
-    ] = "auto"
+    log_format: LogFormat = option(
+        "auto",
+        "logFormat",
+        OneOf(get_args(LogFormat)),
+        "Format of log lines; auto is console on a terminal, json elsewhere.",
+        Closed("readers of the log may understand one format only"),
+    )
     #: Read by start.py.
-    log_level: Annotated[
-        LogLevel,
-        Option(
-            "logLevel",
-            OneOf(get_args(LogLevel)),
-            "Lowest level that is logged.",
-            Within(OneOf(("info",)), "a higher level hides changes, a lower one fills disks"),
-            at_once=True,
-        ),
-    ] = "info"
+    log_level: LogLevel = option(
+        "info",
+        "logLevel",
+        OneOf(get_args(LogLevel)),
+        "Lowest level that is logged.",
+        Within(OneOf(("info",)), "a higher level hides changes, a lower one fills disks"),
+        at_once=True,
+    )
 
-    history_dir: Annotated[
-        str,
-        Option(
-            "historyDir", _PATH, "Folder for the history that this server records; blank records nothing.", NAMES_A_FILE
-        ),
-    ] = ""
-    history_bytes_max: Annotated[
-        int,
-        Option(
-            "historyBytesMax",
-            Whole(64 * 1024 * 1024, LONG_MAX),
-            "Bytes of all files that servers have written below historyDir (landing), at most half of the disk; "
-            "beyond it the oldest are deleted. Files of rmq-analytics are not counted. "
-            "Servers that share a folder obey the lowest of their limits.",
-            Closed("it decides what is deleted"),
-        ),
-    ] = BYTES_MAX
+    history_dir: str = option(
+        "", "historyDir", _PATH, "Folder for the history that this server records; blank records nothing.", NAMES_A_FILE
+    )
+    history_bytes_max: int = option(
+        BYTES_MAX,
+        "historyBytesMax",
+        Whole(64 * 1024 * 1024, LONG_MAX),
+        "Bytes of all files that servers have written below historyDir (landing), at most half of the disk; "
+        "beyond it the oldest are deleted. Files of rmq-analytics are not counted. "
+        "Servers that share a folder obey the lowest of their limits.",
+        Closed("it decides what is deleted"),
+    )
 
     #: What the configuration file holds beyond the options: kept, listed and written back, as Java does.
     unknown: tuple[Property, ...] = ()

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, Generic, get_args, get_type_hints
+from typing import Any, Final, Generic
 
 from remoting.protocol.codes import RequestCode
-from serving.config.options import MASK, Option, text_of
+from serving.config.options import MASK, OPTION, Option, text_of
 from serving.config.server_config import Config, ServerConfig
 
 #: Parts of names that promise a secret: an unknown property may be a misspelled one. `rmq config` hides by the same.
@@ -19,8 +19,6 @@ SECRET_WORDS: Final = ("accesskey", "authenticationuser", "credential", "pass", 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerKind(Generic[Config]):
-    """One kind of server."""
-
     #: What people call it: `NameServer`.
     name: str
     #: Its command, which is also its name in HTTP headers.
@@ -35,7 +33,7 @@ class ServerKind(Generic[Config]):
     id_meaning: str
     #: The requests that it knows; the codes of others are `unknown` in metrics and logs.
     requests: tuple[RequestCode, ...]
-    #: Its configuration; each field but `unknown`, `stored` and `others_keys` is annotated with its `Option`.
+    #: Its configuration; each field but `unknown`, `stored` and `others_keys` has its `Option`.
     config_class: type[Config]
     #: Yields each field whose value does not go with that of another one, and what it must be; beside those that
     #: `checks.py` finds in any configuration.
@@ -49,16 +47,10 @@ class ServerKind(Generic[Config]):
     @cached_property
     def options(self) -> Mapping[str, Option]:
         """Every option by the name of its field: those of the server first, then what any server has."""
-        hints = get_type_hints(self.config_class, include_extras=True)
+        fields = self.config_class.__dataclass_fields__
         names = (name for each in self.config_class.__mro__ for name in vars(each).get("__annotations__", ()))
         return MappingProxyType(
-            {
-                name: extra
-                for name in names
-                if self._is_option(name)
-                for extra in get_args(hints[name])[1:]
-                if isinstance(extra, Option)
-            }
+            {name: fields[name].metadata[OPTION] for name in names if self._is_option(name) and fields[name].metadata}
         )
 
     def _is_option(self, name: str) -> bool:

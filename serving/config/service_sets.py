@@ -33,8 +33,6 @@ class ServiceSetsRefused(Exception):
 
 
 class ServiceSet(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """One broker set."""
-
     name: _SetName
     #: Where clients connect.
     port: _FrontendPort
@@ -49,16 +47,13 @@ class ServiceSet(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
     @property
     def service_name(self) -> str:
-        """Name of the Service within its namespace."""
         return self.service.split(".")[0]
 
     @property
     def namespace(self) -> str:
-        """Namespace of the Service."""
         return self.service.split(".")[1]
 
     def broker_host(self, broker_id: int) -> str:
-        """Return the DNS name of a broker."""
         return f"{host_label(broker_id)}.{self.service}"
 
 

@@ -30,8 +30,6 @@ _SIMILARITY_LEAST: Final = 0.75
 
 
 class PropertiesFile(msgspec.Struct, frozen=True):
-    """What a file holds."""
-
     #: As the operator gave it; blank for no file.
     path: str = ""
     properties: tuple[Property, ...] = ()

@@ -26,8 +26,6 @@ _PROPERTY: Final = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*=")
 
 
 class TableMistake(NamedTuple):
-    """What is wrong in a document."""
-
     #: Line of a file, from 1; None in JSON, or where it cannot be known.
     line: int | None
     #: As in `policy 2: max`.
@@ -54,8 +52,6 @@ class WrongValue(Exception):
 
 
 class PropertyReader(NamedTuple):
-    """How a property is read."""
-
     #: The field that takes the value.
     field: str
     #: Returns the value as it is kept; raises WrongValue.

@@ -98,7 +98,6 @@ class HttpConnections:
             connection.task = None
 
     def closed(self, connection: "_HttpConnection") -> None:
-        """Remove a connection."""
         self._open.pop(connection.handler, None)
         self.is_read(connection)
         if connection.task is not None:

@@ -4,9 +4,8 @@ import asyncio
 
 from aiohttp import web
 
-from serving.http.admin_access import AdminDenied
+from serving.http.admin_access import AdminDenied, TokenTries
 from serving.http.request_ends import peer_address, peer_host
-from serving.http.token_tries import TokenTries
 from serving.http.views import TooManyRequests
 from serving.logging.logs import Logs
 from serving.logging.server_events import HTTP_ADMIN_DENIED, TOKEN_TRIES_LIMITED

@@ -98,7 +98,6 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def all_refusals(self) -> tuple[int, ...]:
-        """Statuses of all refusals, in their order."""
         admin = (400, 401, 403) if self.changes else ()
         body = (408, 413, 415, 422) if self.body else ()
         busy = (429,) if self.concurrent_max else ()
@@ -122,3 +121,10 @@ LIMIT: Final = Parameter(
 )
 #: What a path takes whose answer is a list in pages.
 PAGED: Final = (LIMIT, Parameter("cursor", "The nextCursor of the page before."))
+
+
+ANSWER_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}

@@ -39,8 +39,6 @@ class ListPage(msgspec.Struct, Generic[Key], frozen=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """The requested part of a list."""
-
     limit: int = LIMIT_DEFAULT
     #: Of the page before; None for the first page.
     cursor: str | None = None
@@ -55,7 +53,6 @@ def page_of(keys: Sequence[Key], request: PageRequest, kind: type[Key]) -> ListP
 
 
 def with_prefix(names: Sequence[str], prefix: str) -> Sequence[str]:
-    """Return the part of sorted `names` that begins with `prefix`."""
     return names[bisect_left(names, prefix) : bisect_right(names, prefix + _LAST_CHARACTER)] if prefix else names
 
 

@@ -26,10 +26,9 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
-from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.connections import CONNECTIONS, HttpConnections, cancelled_with_client
 from serving.http.denials import begin_try, record_denial
-from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
@@ -71,15 +70,12 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
-    """A listener that was started."""
-
     def __init__(self, runner: web.AppRunner, listener: asyncio.Server) -> None:
         self._runner = runner
         self._listener = listener
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

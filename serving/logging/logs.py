@@ -176,7 +176,6 @@ def open_logs(stdout: LineSink, log_format: Format, level: str, clock: Clock, bo
 
 
 def json_line() -> Processor:
-    """Return what renders a line as one JSON object."""
     encode = msgspec.json.Encoder(enc_hook=str).encode
     render_exception = ExceptionRenderer(ExceptionDictTransformer(show_locals=False, max_frames=_FRAMES_MAX))
 
@@ -195,7 +194,6 @@ def json_line() -> Processor:
 
 
 def console_line() -> Processor:
-    """Return what renders a line for people."""
     console = structlog.dev.ConsoleRenderer(
         colors=False, repr_native_str=True, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
     )

@@ -92,8 +92,6 @@ class LabelGuard:
 
 
 class CounterTable:
-    """Counts by label values."""
-
     def __init__(
         self,
         *,
@@ -118,7 +116,6 @@ class CounterTable:
         return self._counts
 
     def add(self, labels: Labels, amount: int = 1) -> None:
-        """Count `amount` more."""
         if labels not in self._counts:
             labels = self._admitted(labels)
         self._counts[labels] += amount
@@ -137,8 +134,6 @@ class CounterTable:
 
 
 class Histogram:
-    """How often values fell into each bucket."""
-
     __slots__ = ("bounds", "buckets", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
@@ -148,14 +143,11 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one value."""
         self.buckets[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
 
 class HistogramTable:
-    """Histograms by label values."""
-
     def __init__(
         self,
         bounds: tuple[float, ...],
@@ -175,7 +167,6 @@ class HistogramTable:
         return self._histograms
 
     def observe(self, labels: Labels, value: float) -> None:
-        """Count one value."""
         histogram = self._histograms.get(labels)
         if histogram is None:
             admitted = self.guard.admit_into(self._histograms, labels)

@@ -218,7 +218,6 @@ class _Collected:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was collected."""
         return self._metrics
 
 
@@ -253,7 +252,6 @@ class Admitted:
         self._combine = combine
 
     def add(self, labels: Labels, value: float) -> None:
-        """Add one sample."""
         key = self._guard.admit(labels, len(self.values))
         self.values[key] = self._combine(self.values[key], value) if key in self.values else value
 

@@ -12,8 +12,6 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 class MetricFamily(msgspec.Struct, frozen=True):
-    """One metric."""
-
     #: With prefix, unit, and `_total` for a counter.
     name: str
     kind: Kind
@@ -48,8 +46,6 @@ class _Families:
 
 
 class ProcessFamilies(_Families):
-    """The process itself."""
-
     def __init__(self, make: FamilyMaker) -> None:
         self.build_info = make.gauge(
             "build_info", "Versions of the server and of Python; always 1.", "version", "python"
@@ -80,8 +76,6 @@ class ProcessFamilies(_Families):
 
 
 class HttpFamilies(_Families):
-    """Requests over HTTP."""
-
     def __init__(self, http: FamilyMaker) -> None:
         self.http_requests = http.counter(
             "requests", "HTTP requests by path template and class of the status (2xx).", "method", "route", "status"
@@ -149,8 +143,6 @@ class TrafficFamilies(HttpFamilies):
 
 
 class HistoryFamilies(_Families):
-    """What is recorded."""
-
     def __init__(self, make: FamilyMaker) -> None:
         self.recording = make.gauge(
             "recording", "1 while the history is written; 0 if it is switched off or cannot be written."

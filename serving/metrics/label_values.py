@@ -17,12 +17,10 @@ _RESPONSES: Final = {int(code): code.name.lower() for code in ResponseCode}
 
 
 def request_name(kind: ServerKind[Config], code: int) -> str:
-    """Return the name of a request code."""
     return kind.request_names.get(code, UNKNOWN)
 
 
 def response_name(code: int) -> str:
-    """Return the name of a response code."""
     return _RESPONSES.get(code, UNKNOWN)
 
 

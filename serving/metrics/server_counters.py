@@ -40,6 +40,5 @@ class ServerCounters:
         self._longest_lag_s = max(self._longest_lag_s, seconds)
 
     def take_longest_lag_s(self) -> float:
-        """Return the longest lag since the last call."""
         longest_s, self._longest_lag_s = self._longest_lag_s, 0.0
         return longest_s

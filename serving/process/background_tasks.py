@@ -60,7 +60,6 @@ class SerialQueue(Generic[Item]):
         self._is_busy = False
 
     def put(self, item: Item) -> None:
-        """Queue an item."""
         self._items.append(item)
         if not self._is_busy:
             self._is_busy = True

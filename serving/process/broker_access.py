@@ -1,17 +1,24 @@
 """Who we are for brokers with ACL, for which of them, and the log of requests that they deny."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from remoting.protocol.addresses import named_addresses
+from remoting.client import RemotingClient
+from remoting.clock import Clock
+from remoting.protocol.addresses import NamedAddress, named_addresses
 from remoting.protocol.broker_rights import needed_rights
+from remoting.protocol.codes import SerializeType
 from remoting.protocol.signing import Credentials, Denial, Signer, SigningObserver
+from remoting.transport.tls import TlsError, client_context
+from serving.config.security_options import tls_settings_of
 from serving.config.server_config import ServerConfig
 from serving.logging.logs import Logs
 from serving.logging.server_events import BROKER_REQUEST_DENIED, BROKER_REQUEST_NOT_SIGNED
 from serving.metrics.counters import CounterTable
+from serving.metrics.server_counters import ServerCounters
 from serving.process.start import StartFailed
 
 #: The longest key that is taken from a file; a wrong file must not fill the memory.
@@ -98,7 +105,6 @@ class SigningLog(SigningObserver):
         self._logged: dict[str, None] = {}
 
     def denied(self, denial: Denial) -> None:
-        """Log a request that a broker denied."""
         self._logs.write(
             BROKER_REQUEST_DENIED,
             addr=denial.address,
@@ -125,3 +131,20 @@ class SigningLog(SigningObserver):
             del self._logged[next(iter(self._logged))]
         self._logged[address] = None
         self._logs.write(BROKER_REQUEST_NOT_SIGNED, addr=address, advice=self._if_unsigned)
+
+
+def broker_client(
+    config: ServerConfig, clock: Clock, logs: Logs, counters: ServerCounters, peers: Sequence[NamedAddress] = ()
+) -> RemotingClient:
+    """Return what sends requests as `config` wants, to `peers` alone if there are any; raises StartFailed."""
+    try:
+        context = client_context(tls_settings_of(config)) if config.tls_enable else None
+    except TlsError as error:
+        raise StartFailed(f"tls.enable needs the certificates of tls.client.*: {error}") from error
+    signer = signer_of(config)
+    names = OptionNames(PROPERTIES, ADDRESSES)
+    signing = SigningLog(logs, names, counters.unsigned_requests, has_keys=signer is not None)
+    serialize_type = SerializeType[config.serialize_type]
+    return RemotingClient(
+        clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing, peers=peers
+    )

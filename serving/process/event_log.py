@@ -112,36 +112,29 @@ class ServerEventLog(Generic[Config]):
             self._logs.write(events.MOUNTED_FILE_STORED, path=path)
 
     def config_not_stored(self, error: NotStored) -> None:
-        """Log a change of the configuration that could not be written."""
         self._counters.config_changes.add(("failed",))
         self.audit(events.CONFIG_STORE_FAILED, error=str(error))
 
     # Connections and requests
 
     def connection_opened(self, connection: Peer) -> None:
-        """Log a new connection."""
         self._logs.write(events.CONNECTION_OPENED, peer=connection.peer)
 
     def connection_refused(self, peer: str, connections_max: int) -> None:
-        """Log a connection beyond the limit."""
         self._logs.write(events.CONNECTION_REFUSED, peer=peer, connections_max=connections_max)
 
     def connection_paused(self, connection: Peer, response_buffer_bytes: int) -> None:
-        """Log a peer that reads none of its responses."""
         self._logs.write(events.CONNECTION_PAUSED, peer=connection.peer, response_buffer_bytes=response_buffer_bytes)
 
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Log the end of a connection."""
         is_slow = reason is CloseReason.SLOW_READER
         event = events.SLOW_READER_DISCONNECTED if is_slow else events.CONNECTION_CLOSED
         self._logs.write(event, peer=connection.peer, reason=reason.value)
 
     def frame_rejected(self, connection: Peer, error: FrameError) -> None:
-        """Log bytes that are no frame."""
         self._logs.write(events.FRAME_REJECTED, peer=connection.peer, reason=error.kind, error=str(error))
 
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
-        """Log a request that was not carried out."""
         if reason is Rejection.DRAINING:
             # Every request is then; `server_draining` is the one line about it.
             return
@@ -150,11 +143,9 @@ class ServerEventLog(Generic[Config]):
         )
 
     def handler_failed(self, connection: Peer, request: RemotingCommand, error: BaseException) -> None:
-        """Log a fault of the server."""
         self._logs.write(events.REQUEST_FAILED, **self._request(connection, request), exc_info=error)
 
     def audit(self, event: LogEvent, **keys: object) -> None:
-        """Log a change by request, with its requester."""
         self._logs.write(event, **keys, **self.requester())
 
     def requester(self) -> dict[str, object]:
@@ -188,10 +179,8 @@ class ConnectionWatch:
         self.handler_failed = journal.handler_failed
 
     def connection_lost(self, connection: Peer) -> None:
-        """Call the server at once for a connection that was lost."""
         self._lost(connection.id)
 
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Log it, and call the server."""
         self._journal.connection_closed(connection, reason)
         self._lost(connection.id)

@@ -87,7 +87,6 @@ class HttpProcess(Generic[Config]):
 
     @property
     def address(self) -> str:
-        """The address that it listens at."""
         host, port = self._socket.getsockname()[:2]
         return host_and_port(host, port)
 
@@ -128,7 +127,6 @@ class HttpProcess(Generic[Config]):
             each.cancel()
 
     def drain(self) -> None:
-        """Be unready."""
         self._draining_ms = self._clock.now_ms()
         self.health.serving = Serving.DRAINING
         self._logs.write(events.SERVER_DRAINING, reason="signal")

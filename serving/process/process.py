@@ -43,7 +43,7 @@ from serving.metrics.server_counters import ServerCounters
 from serving.process import background_tasks
 from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask, logged_tasks
-from serving.process.broker_client import broker_client
+from serving.process.broker_access import broker_client
 from serving.process.recording import Measure, recording_of
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals

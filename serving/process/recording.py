@@ -38,7 +38,6 @@ class Recording:
         self.recorder = Recorder(folder, identity, SystemClock(), self, bytes_max)
 
     def start(self, address: str) -> None:
-        """Begin to record: the server is ready."""
         self.recorder.start()
         self.recorder.enqueue(LifecycleEvent("ready", address=address))
 
@@ -71,11 +70,9 @@ class Recording:
     # Called by the recorder's thread
 
     def recording_stopped(self, error: str) -> None:
-        """Log that nothing can be written."""
         self._on_loop(lambda: self._logs.write(events.RECORDING_STOPPED, error=error))
 
     def recording_resumed(self) -> None:
-        """Log that rows are written again."""
         self._on_loop(lambda: self._logs.write(events.RECORDING_RESUMED))
 
     def history_deleted(self, deleted: DeletedFiles) -> None:

@@ -199,6 +199,63 @@ class ImportBody(AllowedBody, frozen=True, kw_only=True):
     allow_back: bool = False
 
 
+class Status(enum.StrEnum):
+    """What becomes, or became, of one queue of a group."""
+
+    #: The broker shows the offset, or what its group has consumed since.
+    DONE = "done"
+    #: It is to be written, or would be.
+    WOULD_CHANGE = "would change"
+    #: The broker shows it already.
+    RIGHT = "right already"
+    #: Nothing is written, and `why` says what to do.
+    NOT_PROVED = "not proved"
+    #: It was to be written, and the broker does not show it for certain.
+    FAILED = "failed"
+
+
+class SetProblemView(msgspec.Struct, frozen=True, rename="camel"):
+    """A broker set of which nothing is known, or nothing was done."""
+
+    broker_name: str
+    reason: str
+
+
+class RestoredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What became, or would become, of one queue of a group."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    status: Status
+    #: What is stored before it; null for nothing, or if that is not known.
+    old: int | None
+    #: What is stored after it; null for nothing.
+    new: int | None
+    #: Messages that are read again, if all are still there; null where that is not known.
+    messages_again: int | None
+    #: Messages that are never read; null where that is not known.
+    messages_never: int | None
+    #: What is wrong, and which field of the request overrides it.
+    why: str
+
+
+class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What became, or would become, of all queues."""
+
+    dry_run: bool
+    #: Undoes it; blank if no broker was sent anything.
+    operation_id: str
+    #: How many queues have each status.
+    counts: dict[str, int]
+    queues: list[RestoredView]
+    #: Broker sets whose offsets of that moment are not known.
+    problems: list[SetProblemView]
+    #: Entries of a file that are not used, each with the reason.
+    unused: list[str] = []
+
+
 class ExportBody(_Body, frozen=True, kw_only=True):
     """Offsets that are wanted as a file."""
 
@@ -244,13 +301,6 @@ class KeptOperationListing(msgspec.Struct, frozen=True, rename="camel"):
     """The last operations of this manager, the newest first."""
 
     operations: list[KeptOperationView]
-
-
-class SetProblemView(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker set of which nothing is known, or nothing was done."""
-
-    broker_name: str
-    reason: str
 
 
 class LagView(msgspec.Struct, frozen=True, rename="camel"):

@@ -47,7 +47,6 @@ class Counter(msgspec.Struct, frozen=True):
     each: tuple[str, ...] = ()
 
     def family(self, make: FamilyMaker) -> MetricFamily:
-        """Return the metric as the catalogue has it."""
         return make.counter(self.name, self.meaning, *self.labels)
 
 
@@ -62,7 +61,6 @@ class Timer(msgspec.Struct, frozen=True):
     bounds: tuple[float, ...] = LATENCY_S
 
     def family(self, make: FamilyMaker) -> MetricFamily:
-        """Return the metric as the catalogue has it."""
         return make.histogram(self.name, self.meaning, *self.labels)
 
 
@@ -80,7 +78,6 @@ class Gauge(msgspec.Struct, frozen=True):
     combine: Callable[[float, float], float] = max
 
     def family(self, make: FamilyMaker) -> MetricFamily:
-        """Return the metric as the catalogue has it."""
         return make.gauge(self.name, self.meaning, *self.labels)
 
 
@@ -88,7 +85,6 @@ class Total(Gauge, frozen=True):
     """A gauge that only grows, `<prefix><name>_total`."""
 
     def family(self, make: FamilyMaker) -> MetricFamily:
-        """Return the metric as the catalogue has it."""
         return make.counter(self.name, self.meaning, *self.labels)
 
 
@@ -169,7 +165,6 @@ class Counted(Event, frozen=True, kw_only=True):
     count: Count
 
     def counted(self) -> tuple[Count]:
-        """Return it."""
         return (self.count,)
 
 
@@ -180,7 +175,6 @@ class Observed(Event, frozen=True, kw_only=True):
     observation: Observation
 
     def observed(self) -> tuple[Observation]:
-        """Return it."""
         return (self.observation,)
 
 
@@ -196,7 +190,6 @@ class Declared(NamedTuple):
 
     @property
     def gauges(self) -> Iterator[Gauge]:
-        """Yield what is read at a scrape."""
         return (metric for metric in self.metrics if isinstance(metric, Gauge))
 
     def log_events(self) -> Iterator[LogEvent]:

@@ -42,15 +42,11 @@ class OwnLeaderKey(NamedTuple):
 
 
 class CommitOutcome(NamedTuple):
-    """What came of a commit."""
-
     is_stored: bool
     leader_key: LeaderKeyState
 
 
 def read_leader(keys: Keys) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
-    """Read the key `leader`."""
-
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
         answer = connection.kv.Range(messages.RangeRequest(key=keys.leader), timeout=seconds, metadata=metadata)
         return _leader_key(answer.kvs, answer.header.revision)
@@ -272,7 +268,6 @@ def modified_at(key: bytes, revision: int) -> Any:
 
 
 def has_value(key: bytes, value: bytes) -> Any:
-    """Compare the value of a key."""
     return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.VALUE, key=key, value=value)
 
 
@@ -282,10 +277,8 @@ def put(key: bytes, value: bytes, lease_id: int) -> Any:
 
 
 def delete(key: bytes) -> Any:
-    """Delete a key."""
     return messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
 
 
 def get(key: bytes) -> Any:
-    """Read a key."""
     return messages.RequestOp(request_range=messages.RangeRequest(key=key))

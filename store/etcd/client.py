@@ -137,7 +137,6 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_tls(self) -> bool:
-        """Whether connections are encrypted."""
         return bool(self.ca_file or self.cert_file) or any(each.startswith("https://") for each in self.endpoints)
 
     @property

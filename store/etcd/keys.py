@@ -39,11 +39,9 @@ class Keys:
         self.watched: Final = (after_prefix(self.documents), after_prefix(self.prefix))
 
     def member(self, member_id: str) -> bytes:
-        """Return the key of a controller."""
         return self.members + quote(member_id, safe="").encode()
 
     def broker_set(self, broker_name: str) -> bytes:
-        """Return the key of a set."""
         return self.sets + quote(broker_name, safe="").encode()
 
     def documents_of(self, kind: DocumentKind) -> bytes:
@@ -51,7 +49,6 @@ class Keys:
         return self.documents + kind.encode() + b"/"
 
     def document(self, kind: DocumentKind, name: str) -> bytes:
-        """Return the key of a document."""
         return self.documents_of(kind) + quote(name, safe="").encode()
 
     def document_name(self, kind: DocumentKind, key: bytes) -> str:
@@ -78,7 +75,6 @@ def after_prefix(prefix: bytes) -> bytes:
 
 
 def leader_value(member: ControllerMember, run: str) -> bytes:
-    """Return what the leader writes into its key."""
     return _encode(_LeaderValue(member.id, member.address, run))
 
 
@@ -94,7 +90,6 @@ def holder_of(kv: Any) -> Holder:
 
 
 def member_value(member: ControllerMember) -> bytes:
-    """Return what a controller writes into its key."""
     return _encode(_MemberValue(member.address))
 
 
@@ -104,7 +99,6 @@ def address_of(kv: Any) -> str:
 
 
 def entry_value(entry: StoredSet) -> bytes:
-    """Return an entry as it is stored."""
     return _encode(entry)
 
 

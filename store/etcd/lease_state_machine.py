@@ -66,8 +66,6 @@ class Campaign(msgspec.Struct, frozen=True):
 
 
 class Renew(msgspec.Struct, frozen=True):
-    """Renew the lease."""
-
     lease_id: int
 
 
@@ -135,7 +133,6 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def role(self) -> LeadershipRole:
-        """Whether this controller leads."""
         if self.token and self.lease is not None and not self.is_leaving:
             return Leads(self.lease.until_ms)
         if self.holder is None or self.seen_ms is None or self.holder.member == self.me:

@@ -82,7 +82,6 @@ class Watch:
         self.openings = 0
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def restart(self) -> None:

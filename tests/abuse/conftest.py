@@ -81,8 +81,9 @@ def watched():
     """Return a context in which a witness asks, and which tells afterwards what it saw."""
 
     @contextlib.contextmanager
-    def watched(served, program="witness.py"):
-        command = [sys.executable, str(HERE / program), str(served.port), str(served.server.process.pid)]
+    def watched(served, kind="namesrv"):
+        pid = str(served.server.process.pid)
+        command = [sys.executable, str(HERE / "witness.py"), kind, str(served.port), pid]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as witness:
             assert witness.stdout.readline() == "ready\n"
             watch = Watch(served)

@@ -1,16 +1,12 @@
-"""Too many connections, silent ones, slow ones, and a storm of them."""
+"""Too many connections, silent ones, and slow ones."""
 
 import contextlib
 import itertools
-import json
 import socket
-import subprocess
-import sys
 import time
-from contextlib import ExitStack
 
 import pytest
-from bounds import HERE, QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
+from bounds import QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES
 from crowd import Crowd, a_query, is_closed, need_files, read_answers
 from peers.controllers import OurController
 from peers.scripted import Line, ScriptedBroker
@@ -18,10 +14,6 @@ from peers.waiting import wait_until
 from peers.wire import frame
 
 IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
-#: The default of serverSocketBacklog: so many may wait to be accepted.
-BACKLOG = 1024
-#: Processes that make connections.
-STORMS = 2
 
 
 def soak(*values):
@@ -117,68 +109,6 @@ def send_a_byte(each, rest):
     return bool(rest[each])
 
 
-@pytest.mark.parametrize(("rate", "seconds", "p99_ms_max"), [(500, 2, IN_CI), soak(5000, 10, QUERY_P99_MS_UNDER_LOAD)])
-def test_a_storm_of_connections_is_served(serve, watched, print_figures, rate, seconds, p99_ms_max):
-    """In the soak run the storm and the server want more than two processors have, so others wait longer."""
-    served = serve()
-    command = [sys.executable, str(HERE / "storm.py"), str(served.port), str(rate // STORMS), str(seconds)]
-    with watched(served) as watch, ExitStack() as stack:
-        storms = [
-            stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) for _ in range(STORMS)
-        ]
-        while any(storm.poll() is None for storm in storms):
-            watch.look()
-            time.sleep(0.2)
-        results = [json.loads(storm.stdout.read()) for storm in storms]
-    watch.assert_memory_came_back()
-    summed = {key: sum(each[key] for each in results) for key in ("offered", "answered", "refused")}
-    worst = {key: max(each[key] for each in results) for key in ("seconds", "visit_p50_ms", "visit_p99_ms")}
-    print_figures(**summed, storm_s=worst.pop("seconds"), **worst, **watch.figures())
-    assert summed["answered"] + summed["refused"] == summed["offered"]
-    # Of more than that the system resets some before the server has seen them.
-    assert not summed["refused"] or summed["offered"] > BACKLOG
-    watch.assert_unharmed(p99_ms_max=p99_ms_max)
-    served.assert_unharmed()
-
-
-@pytest.mark.parametrize("is_active", [False, True], ids=["silent", "asking"])
-def test_a_broker_finds_a_place_though_others_hold_all_connections(serve, is_active):
-    served = serve(connectionsMax=20)
-    with Crowd(served.port) as crowd:
-        sockets = crowd.connect(20)
-        for each in sockets if is_active else []:
-            each.sendall(a_query())
-            read_answers(each, 1)
-        line = Line(socket.create_connection(("127.0.0.1", served.port), timeout=30))
-        with contextlib.closing(ScriptedBroker(line, "late", address="10.9.9.9:10911")) as broker:
-            broker.register({"a": 4, "b": 4})
-            crowd.connect(40)
-            broker.register({"a": 4, "b": 4}, counter=2)
-            served.wait_for_metric("connections_closed_total", lambda count: count == 41, reason="evicted")
-        assert served.metric("requests_rejected_total", reason="connections") == 0
-    served.assert_unharmed()
-
-
-@pytest.mark.parametrize("code", [322, 904])
-def test_who_only_sends_what_brokers_send_makes_room_too(serve, code):
-    served = serve(connectionsMax=20)
-    stranger = {"clusterName": "C", "brokerName": "nobody", "brokerAddr": "10.6.6.6:10911", "brokerId": "0"}
-    with Crowd(served.port) as crowd:
-        for each in crowd.connect(20):
-            each.sendall(frame(code, stranger))
-            read_answers(each, 1)
-        line = Line(socket.create_connection(("127.0.0.1", served.port), timeout=30))
-        with contextlib.closing(ScriptedBroker(line, "late", address="10.9.9.9:10911")) as broker:
-            broker.register({"a": 4, "b": 4})
-            for _ in range(40):
-                (each,) = crowd.connect(1)
-                each.sendall(frame(code, stranger))
-                read_answers(each, 1)
-            broker.register({"a": 4, "b": 4}, counter=2)
-        assert served.metric("requests_rejected_total", reason="connections") == 0
-    served.assert_unharmed()
-
-
 def register_strangers(served, crowd, count, numbers):
     """Let so many strangers connect, each of which really registers a broker of a name of its own."""
     for each in crowd.connect(count):
@@ -200,26 +130,6 @@ def test_a_broker_finds_a_place_and_keeps_it_though_foreign_brokers_that_really_
             broker.register({"a": 4, "b": 4}, counter=2)
         assert served.metric("requests_rejected_total", reason="connections") == 0
         assert served.metric("connections_closed_total", reason="host_share") > 0
-    served.assert_unharmed()
-
-
-def test_brokers_of_several_hosts_keep_their_places_while_one_host_registers_brokers_without_end(serve):
-    served = serve(connectionsMax=20)
-    hosts = [f"127.0.0.{number}" for number in range(10, 16)]
-    with contextlib.ExitStack() as stack:
-        brokers = []
-        for number, host in enumerate(hosts):
-            peer = socket.create_connection(("127.0.0.1", served.port), timeout=30, source_address=(host, 0))
-            broker = ScriptedBroker(Line(peer), f"broker-{number}", address=f"{host}:10911")
-            brokers.append(stack.enter_context(contextlib.closing(broker)))
-            broker.register({"a": 4, "b": 4})
-        for number in range(60):
-            peer = socket.create_connection(("127.0.0.1", served.port), timeout=30)
-            stranger = ScriptedBroker(Line(peer), f"made-up-{number}", address="10.6.6.6:10911")
-            stack.enter_context(contextlib.closing(stranger))
-            stranger.register({"a": 4, "b": 4})
-        for broker in brokers:
-            broker.register({"a": 4, "b": 4}, counter=2)
     served.assert_unharmed()
 
 

@@ -1,9 +1,10 @@
-"""No request holds a server up for long, whatever its code and content, as long as it is accepted or not.
+"""No request holds a server up for long, whatever its code and content, and however much there is of what it asks for.
 
 Measured in time of the processor by a witness on the server's own loop (`held.py`), so a busy machine adds nothing.
 """
 
 import contextlib
+import json
 import socket
 import sys
 
@@ -21,9 +22,6 @@ from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, Reque
 
 pytestmark = pytest.mark.broad
 
-#: As many made-up brokers as there may be (brokersMax), of as many as each connection may have.
-CONNECTIONS, OF_A_CONNECTION = 98, 1020
-
 LIMITS = {"namesrv": namesrv_requests.BODY_LIMITS, "controller": controller_handlers.BODY_LIMITS}
 CODES = {
     "namesrv": [code for code in NAMESRV_REQUESTS if code is not RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE],
@@ -32,8 +30,6 @@ CODES = {
 FAULTS = ("Traceback", "request_failed", "background_task_failed", "server_failed")
 #: With its header it fits into the longest frame.
 BODY_BYTES_MAX = 63 * 1024 * 1024
-#: Java's peers close the connection at longer frames.
-LIST_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Watched:
@@ -110,15 +106,6 @@ def test_no_request_holds_the_server_up(watched, capsys):
     assert [each for each in ordered if each[1] > HELD_MS_ON_SLOW_MACHINES] == []
 
 
-def registrations(connection, count):
-    """Return the frames that register so many brokers, each of a name of its own."""
-    names = (f"made-up-{connection}-{number}" for number in range(count))
-    return [
-        frame(103, IDENTITY | {"brokerName": name, "brokerAddr": "10.6.6.6:10911", "clusterName": "Made-up"})
-        for name in names
-    ]
-
-
 def answer_body(answers):
     """Read one answer, and return its body."""
     length = int.from_bytes(answers.read(4))
@@ -126,34 +113,69 @@ def answer_body(answers):
     return data[4 + int.from_bytes(data[1:4]) :]
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(tmp_path, print_figures):
-    server = Watched("namesrv", tmp_path)
-    with contextlib.ExitStack() as open_ones:
-        lines = []
-        for connection in range(CONNECTIONS):
-            line = open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=600))
-            lines.append((line, open_ones.enter_context(line.makefile("rb"))))
-            line.sendall(b"".join(registrations(connection, OF_A_CONNECTION)))
-            for _ in range(OF_A_CONNECTION):
-                answer_body(lines[-1][1])
-        server.held_ms()
-        held_ms = {"list": 0.0, "change": 0.0}
-        address = ("127.0.0.1", server.port)
-        line = open_ones.enter_context(socket.create_connection(address, timeout=600, source_address=("127.0.0.9", 0)))
-        answers = open_ones.enter_context(line.makefile("rb"))
-        for each in range(5):
-            line.sendall(registrations(f"changed-{each}", 1)[0])
-            answer_body(answers)
-            held_ms["change"] = max(held_ms["change"], server.held_ms())
-            line.sendall(frame(106))
-            received = answer_body(answers)
-            held_ms["list"] = max(held_ms["list"], server.held_ms())
-            assert b"made-up-changed-%d-0" % each in received
-            # Of those of one host as many as peers can read.
-            assert 10_000 < received.count(b'"brokerAddrs"') < CONNECTIONS * OF_A_CONNECTION
-            assert len(received) < LIST_BYTES_MAX
-        print_figures(**held_ms)
-        assert server.process.stop() == 0
+SETS_OF_A_CONNECTION = 1000
+#: Answers, and the first events of a stream, are there within this time.
+PATIENCE_S = 60
+
+
+def registration(number, topics):
+    """Return the frame that registers a broker of a name and a cluster of its own, with these topics."""
+    table = {topic: {"perm": 6, "topicName": topic, "readQueueNums": 4, "writeQueueNums": 4} for topic in topics}
+    wrapper = {"dataVersion": {"counter": 1}, "topicConfigTable": table}
+    identity = {
+        "brokerName": f"made-up-{number}",
+        "brokerAddr": "10.6.6.6:10911",
+        "clusterName": f"Made-up-{number}",
+        "brokerId": "0",
+    }
+    return frame(103, identity, json.dumps({"topicConfigSerializeWrapper": wrapper, "filterServerList": []}).encode())
+
+
+@contextlib.contextmanager
+def made_up_sets(port, count, topics):
+    """Have so many broker sets, over as few connections as may be."""
+    with contextlib.ExitStack() as stack:
+        for first in range(0, count, SETS_OF_A_CONNECTION):
+            line = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=600))
+            answers = stack.enter_context(line.makefile("rb"))
+            for number in range(first, min(first + SETS_OF_A_CONNECTION, count)):
+                line.sendall(registration(number, topics))
+                answer_body(answers)
+        yield
+
+
+def read(port, path, until=None):
+    """Send a GET, and read its answer to the end or until enough of a stream has come; return its bytes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as line:
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        received = bytearray()
+        while data := line.recv(1 << 20):
+            received += data
+            if until is not None and until(received):
+                break
+        return bytes(received)
+
+
+@pytest.mark.timeout(900)
+def test_no_view_and_no_stream_holds_the_server_up_however_many_sets_there_are(tmp_path, print_figures):
+    sets, topics, http_port = 4096, 100, free_port()
+    server = Watched("namesrv", tmp_path, http_port)
+    names = [f"topic-{number}" for number in range(topics)]
+    watched = "/v1/routes/watch?" + "&".join(f"topic={name}" for name in names)
+    paths = {
+        "route": (f"/v1/topics/{names[0]}/route", None),
+        "watch": (watched, lambda text: text.count(b"event: route\n") == topics),
+        "clusters": ("/v1/clusters?limit=1", None),
+        "brokers": ("/v1/brokers?limit=1", None),
+        "topics": ("/v1/topics", None),
+        "metrics": ("/metrics", None),
+    }
+    held_ms = {}
+    with made_up_sets(server.port, sets, names):
+        for name, (path, until) in paths.items():
+            server.held_ms()
+            assert read(http_port, path, until).startswith(b"HTTP/1.1 200 ")
+            held_ms[name] = round(server.held_ms(), 1)
+    print_figures(sets=sets, **held_ms)
+    server.process.stop()
     assert max(held_ms.values()) < HELD_MS

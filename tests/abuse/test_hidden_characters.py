@@ -31,18 +31,6 @@ def registration(**fields):
     return own | {"haServerAddr": "10.9.9.8:10912"} | fields
 
 
-@pytest.mark.parametrize("field", ["clusterName", "brokerName", "__ZONE_NAME"])
-def test_name_server_takes_no_hidden_characters_and_all_others(serve, field):
-    served = serve()
-    caller, body = served.server.caller, json.dumps({"topicConfigSerializeWrapper": TOPICS}).encode()
-
-    hidden = [caller.request(REGISTER, registration(**{field: f"x{each}y"}), body).code for each in HIDDEN]
-    harmless = [caller.request(REGISTER, registration(**{field: each}), body).code for each in HARMLESS]
-
-    assert (hidden, harmless) == ([REFUSED] * len(HIDDEN), [0] * len(HARMLESS))
-    assert not any(each in served.server.process.text() for each in HIDDEN if each != "\n")
-
-
 def test_controller_takes_no_hidden_characters_and_all_others(lab):
     controller = lab.kept(OurController(lab.folder)).start()
     names = [*(f"x{each}y" for each in HIDDEN), *HARMLESS]

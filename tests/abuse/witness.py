@@ -1,12 +1,13 @@
-"""A well-behaved client and a well-behaved broker beside what is going on: how long they wait, and what is refused.
+"""A peer that behaves beside what is going on at a server: how long it waits, and what is refused.
 
-    witness.py PORT [PID]
+    witness.py namesrv|controller|http PORT [PID]
 
 With the server's process id it also tells for how long the server worked during one query, which other load on the
 machine does not change. Runs as a process of its own, so that the load of a test does not count as the server's. Asks
 until its input ends, then prints one JSON object. `ready` tells that it has begun.
 """
 
+import http.client
 import json
 import select
 import socket
@@ -16,7 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from peers.replicas import Replica
 from peers.scripted import Line, ScriptedBroker, route_query
+from peers.waiting import wait_until
 from peers.wire import SUCCESS
 
 TOPIC = "witnessed"
@@ -26,70 +29,65 @@ BROKER_EVERY = 25
 TIMEOUT_S = 30
 
 
-class Processor:
-    """How long a process has had processors, in seconds; never more if nobody wants to know."""
+class OfNameServer:
+    """A client, and a broker whose topics change."""
 
-    def __init__(self, pid=None):
-        # As clock_getcpuclockid(3): the clock that counts what all threads of a process have worked.
-        self._clock = None if pid is None else (~int(pid) << 3) | 2
+    def __init__(self, port):
+        self._client, line = (Line(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)) for _ in range(2))
+        self._broker = ScriptedBroker(line, "witness", address="10.9.9.9:10911", cluster="Witnesses")
+        self.between(0)
 
-    def seconds(self):
-        return 0.0 if self._clock is None else time.clock_gettime(self._clock)
-
-
-class Witness:
-    def __init__(self, port, processor):
-        self._port = port
-        self._processor = processor
-        self._held_s = 0.0
-        self._client = self._line()
-        self._broker = ScriptedBroker(self._line(), "witness", address="10.9.9.9:10911", cluster="Witnesses")
-        self._counter = 0
-        self.queries = []
-        self.registrations = []
-        self.refused = []
-
-    def _line(self):
-        return Line(socket.create_connection(("127.0.0.1", self._port), timeout=TIMEOUT_S))
-
-    def query(self):
-        began, worked_s = time.perf_counter(), self._processor.seconds()
+    def ask(self):
         answer = self._client.request(*route_query(TOPIC))
-        self._held_s = max(self._held_s, self._processor.seconds() - worked_s)
-        self.queries.append(time.perf_counter() - began)
-        if answer.code != SUCCESS:
-            self.refused.append(f"route: {answer.code} {answer.remark}")
+        return "" if answer.code == SUCCESS else f"route: {answer.code} {answer.remark}"
 
-    def register(self):
-        """Register with changed topics."""
-        self._counter += 1
-        began = time.perf_counter()
-        try:
-            self._broker.register({TOPIC: 4 + self._counter % 2, "another": 4}, counter=self._counter)
-        except AssertionError as error:
-            self.refused.append(f"registration: {error}")
-        self.registrations.append(time.perf_counter() - began)
-        self._broker.heartbeat()
+    def between(self, number):
+        if number % BROKER_EVERY == 0:
+            try:
+                self._broker.register({TOPIC: 4 + number // BROKER_EVERY % 2, "another": 4}, counter=number + 1)
+                self._broker.heartbeat()
+            except AssertionError as error:
+                return f"registration: {error}"
+        return ""
 
-    def run(self):
-        self.register()
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
-            self.query()
-            if len(self.queries) % BROKER_EVERY == 0:
-                self.register()
 
-    def figures(self):
-        return {
-            "queries": len(self.queries),
-            "p99_ms": share(self.queries, 0.99),
-            "max_ms": share(self.queries, 1),
-            "held_ms": round(1000 * self._held_s, 2),
-            "registrations": len(self.registrations),
-            "registration_p99_ms": share(self.registrations, 0.99),
-            "refused": self.refused[:3],
-        }
+class OfController:
+    """A broker that asks who leads its set, as one does again and again."""
+
+    def __init__(self, port):
+        self._replica = Replica(f"127.0.0.1:{port}", "witnessed", cluster="Witnesses").join()
+        wait_until(lambda: self._replica.elect().code == SUCCESS, seconds=TIMEOUT_S, what="the witness to be master")
+        self._master = self._replica.info().fields
+
+    def ask(self):
+        answer = self._replica.info()
+        if answer.code == SUCCESS and answer.fields == self._master:
+            return ""
+        return f"poll: {answer.code} {answer.remark} {answer.fields}, not {self._master}"
+
+    def between(self, _):
+        return ""
+
+
+class OfHttp:
+    """A client of the HTTP side."""
+
+    def __init__(self, port):
+        self._client = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+
+    def ask(self):
+        self._client.request("GET", "/livez")
+        answer = self._client.getresponse()
+        answer.read()
+        return "" if answer.status == 200 else f"{answer.status}"
+
+    between = OfController.between
+
+
+def worked_s(pid=None):
+    """Return how long a process has had processors; 0 if nobody wants to know."""
+    # As clock_getcpuclockid(3): the clock that counts what all threads of a process have worked.
+    return 0.0 if pid is None else time.clock_gettime((~int(pid) << 3) | 2)
 
 
 def share(seconds, part):
@@ -97,10 +95,28 @@ def share(seconds, part):
     return round(1000 * ordered[min(len(ordered) - 1, int(len(ordered) * part))], 2)
 
 
-if __name__ == "__main__":
-    witness = Witness(int(sys.argv[1]), Processor(*sys.argv[2:]))
+def run(kind, port, *pid):
+    waited, held_s, refused = [], 0.0, []
+    peer = {"namesrv": OfNameServer, "controller": OfController, "http": OfHttp}[kind](int(port))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     try:
-        witness.run()
-    except OSError as error:
-        witness.refused.append(repr(error))
-    sys.stdout.write(json.dumps(witness.figures()))
+        while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
+            began, worked_before_s = time.perf_counter(), worked_s(*pid)
+            refused.append(peer.ask())
+            held_s = max(held_s, worked_s(*pid) - worked_before_s)
+            waited.append(time.perf_counter() - began)
+            refused.append(peer.between(len(waited)))
+    except (OSError, http.client.HTTPException) as error:
+        refused.append(repr(error))
+    return {
+        "queries": len(waited),
+        "p99_ms": share(waited, 0.99),
+        "max_ms": share(waited, 1),
+        "held_ms": round(1000 * held_s, 2),
+        "refused": [each for each in refused if each][:3],
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(*sys.argv[1:])))

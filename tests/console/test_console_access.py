@@ -6,8 +6,8 @@ import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.console_site import ELSEWHERE, READ_TOKEN, ConsoleSite
 
+from serving.http.admin_access import FAILURES_MAX, WINDOW_MS
 from serving.http.console.sessions import SESSION_MS, SESSIONS_MAX
-from serving.http.token_tries import FAILURES_MAX, WINDOW_MS
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -9,9 +9,9 @@ import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.console_site import ELSEWHERE, READ_TOKEN, ConsoleSite, a_peer
 
+from serving.http.admin_access import FAILURES_MAX
 from serving.http.console.relay import STREAMS_MAX
 from serving.http.console.sessions import SESSIONS_MAX
-from serving.http.token_tries import FAILURES_MAX
 
 WAIT_S = 30
 FRAMES = "frame-ancestors 'none'"

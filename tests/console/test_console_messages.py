@@ -7,9 +7,8 @@ from importlib.resources import files
 import pytest
 
 from offsets.readings.jumps import JumpCause
-from offsets.restore.rules import Status
 from offsets.sets.followed import MasterChangeKind
-from serving.shapes.offsets import Outcome
+from serving.shapes.offsets import Outcome, Status
 
 #: Changes of a master after which nothing is repaired.
 NOT_REPAIRED = {MasterChangeKind.ADDRESS_CHANGED, MasterChangeKind.LOST, MasterChangeKind.REMOVED}

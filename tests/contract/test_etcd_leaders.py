@@ -13,9 +13,9 @@ from peers.etcd import Way, running_etcd
 from remoting.clock import SystemClock
 from store.etcd import calls
 from store.etcd.client import EtcdClient, EtcdOptions
+from store.etcd.etcd_store import IdTaken
 from store.etcd.keys import Keys, entry_value
 from store.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS
-from store.etcd.registration import IdTaken
 from store.store import ControllerMember, Deposed, EntryMoved, OutcomeUnknown, StoreError, VersionedEntry
 
 pytestmark = pytest.mark.etcd

@@ -1,4 +1,4 @@
-"""The first things that people type, as the Makefile and the README have them: `make run`, and brokers of their own."""
+"""The first things that people type, as the Makefile and docs/tour.md have them: `make run`, and their own brokers."""
 
 import contextlib
 import json
@@ -179,14 +179,14 @@ def shell(tmp_path):
 
 
 def commands_between(heading, next_heading):
-    """Return the commands of the README from a heading to another one."""
-    text = (REPOSITORY / "README.md").read_text()
+    """Return the commands of the tour from a heading to another one."""
+    text = (REPOSITORY / "docs" / "tour.md").read_text()
     part = re.search(rf"^## {heading}\n(.*?)^## {next_heading}", text, re.MULTILINE | re.DOTALL)[1]
     return "".join(re.findall(r"```sh\n(.*?)```", part, re.DOTALL))
 
 
 def tour():
-    """Return the commands of the README with a real broker, without those that ask RocketMQ's tools."""
+    """Return the commands of the tour with a real broker, without those that ask RocketMQ's tools."""
     blocks = commands_between("Five minutes with a real broker", "A topic gets more queues")
     return "\n".join(line for line in blocks.splitlines() if "MQAdminStartup" not in line)
 
@@ -232,7 +232,7 @@ def test_demo_kills_only_its_own_brokers(shell, tmp_path, options):
 
 @pytest.fixture
 def scaling(tmp_path, shell):
-    """`make run` with the token and the policies of the README."""
+    """`make run` with the token and the policies of the tour."""
     commands, make_run = commands_between("A topic gets more queues", "What happened").split("make run ", 1)
     shell(f'{commands}echo "$RMQ_CONTROLLER_SCALING_POLICY_FILE" > policies')
     run_args = re.match(r'RUN_ARGS="(.*)"', make_run)[1].replace("$PWD", str(tmp_path))
@@ -257,7 +257,7 @@ def requested(made, path, token="", body=None):
         return error.code, json.loads(error.read())
 
 
-def test_readme_puts_token_and_policies_of_scaling_in_force(scaling, tmp_path):
+def test_tour_puts_token_and_policies_of_scaling_in_force(scaling, tmp_path):
     token = (tmp_path / ".cache" / "tour" / "token").read_text().strip()
     wanted = {"topic": "Orders", "queues": 16}
 

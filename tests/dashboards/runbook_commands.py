@@ -48,15 +48,6 @@ def everything():
     ]
 
 
-def _by_http():
-    return [line for line in lines() if re.match(r"(for \w in \S+; do .*)?curl ", line.text)]
-
-
 def asking_servers():
-    """Return the lines that ask servers by HTTP, and nobody else."""
-    return [line for line in _by_http() if " -d " not in line.text]
-
-
-def changing_servers():
-    """Return the lines that have servers change something, by HTTP."""
-    return [line for line in _by_http() if " -d " in line.text]
+    """Return the lines that ask servers by HTTP."""
+    return [line for line in lines() if re.match(r"(for \w in \S+; do .*)?curl ", line.text)]

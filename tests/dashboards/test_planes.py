@@ -97,13 +97,6 @@ def test_alert_names_the_plane_that_is_no_longer_scraped_and_not_the_other(firin
     firing([Plane("east"), west], all_the_time(of("west", WHOLLY_DOWN), since=12))
 
 
-def test_the_only_plane_may_have_no_label(firing):
-    plane = Plane(None)
-    plane.die(10, job="rocketmq-namesrv")
-    plane.die(10, job="rocketmq-controller")
-    firing([plane], all_the_time(set(), until=10.5) | all_the_time(of(None, WHOLLY_DOWN | EACH_DOWN), since=12))
-
-
 def test_a_plane_that_has_been_given_a_label_is_not_missed_under_none(firing):
     """Series that had no label end when the configuration of Prometheus gets one."""
     before, after = Plane(None), Plane("west")
@@ -111,14 +104,6 @@ def test_a_plane_that_has_been_given_a_label_is_not_missed_under_none(firing):
     for values in after.series.values():
         values[: 10 * 60 // INTERVAL_S] = ["_"] * (10 * 60 // INTERVAL_S)
     firing([before, after], all_the_time(set()))
-
-
-def test_alert_fires_for_a_prometheus_without_targets(firing):
-    east, west = Plane("east"), Plane(None)
-    for plane in (east, west):
-        plane.vanish(10)
-    expected = of("east", WHOLLY_DOWN) | {(None, "NothingScraped")}
-    firing([east, west], all_the_time(expected, since=16))
 
 
 @pytest.mark.parametrize("plane", ["west", None])
@@ -152,24 +137,6 @@ def test_servers_that_were_taken_away_on_purpose_are_forgotten_after_an_hour(fir
     firing([west], {12: of("west", {"NameServerDown"}), 69: of("west", {"NameServerDown"}), 71: set(), 79: set()})
 
 
-def test_plane_without_controllers_has_no_alert_about_a_missing_leader(firing):
-    west = Plane("west", controllers=0)
-    west.die(10, job="rocketmq-namesrv")
-    expected = of("west", {"PlaneDown", "AllNameServersDegraded", "NameServerDown"})
-    firing([Plane("east"), west], all_the_time(expected, since=12))
-
-
-def test_a_plane_of_controllers_alone_is_well(firing):
-    """Its NameServers are of another kind, or scraped by another Prometheus."""
-    firing([Plane("west", name_servers=0)], all_the_time(set()))
-
-
-def test_all_controllers_of_a_plane_are_down_and_its_name_servers_are_not(firing):
-    west = Plane("west")
-    west.die(10, job="rocketmq-controller")
-    firing([Plane("east"), west], all_the_time(of("west", {"ControllerNoLeader", "ControllerDown"}), since=12))
-
-
 def test_rolling_restart_of_name_servers_fires_no_alert(firing):
     west = Plane("west")
     west.restart_name_servers(10)
@@ -187,27 +154,6 @@ def test_restart_of_a_single_controller_fires_no_alert(firing):
     west = Plane("west", controllers=1)
     west.die(10, 10.75, job="rocketmq-controller")
     firing([Plane("east"), west], all_the_time(set()) | {10.5: set(), 10.75: set(), 11.25: set()})
-
-
-def test_a_plane_that_is_serviced_hides_none_that_is_down(firing):
-    east, west = Plane("east"), Plane("west")
-    east.restart_name_servers(8)
-    east.restart_controllers(9)
-    for job in ("rocketmq-namesrv", "rocketmq-controller"):
-        west.die(10, job=job)
-    firing([east, west], all_the_time(set(), until=10.5) | all_the_time(of("west", WHOLLY_DOWN | EACH_DOWN), since=12))
-
-
-def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_missing(firing):
-    west = Plane("west")
-    west.set(32, 10, metric="rocketmq_namesrv_queues", access="write")
-    for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
-        west.set("_", 20, metric=f"rocketmq_namesrv_{metric}", broker="broker-b", broker_id=1)
-    west.set(1, 20, metric="rocketmq_namesrv_unregistrations_total", reason="request")
-    for metric in ("active_brokers", "sync_state_set_size"):
-        west.set(1, 20, metric=f"rocketmq_controller_{metric}", broker="broker-b")
-    expected = of("west", {"BrokerMissing"})
-    firing([Plane("east"), west], all_the_time(set(), until=20) | all_the_time(expected, since=22))
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["listed still", "listed no more"])
@@ -230,14 +176,6 @@ def test_a_leader_that_two_prometheus_scrape_is_one(firing):
     west = Plane("west")
     pair = [series for replica in "ab" for series in west.input_series(prometheus_replica=replica)]
     firing([Plane("east")], all_the_time(set()), more=pair)
-
-
-def test_set_has_a_master_if_only_one_name_server_lacks_it(firing):
-    west = Plane("west")
-    for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
-        west.set("_", 10, metric=f"rocketmq_namesrv_{metric}", instance="namesrv-2", broker="broker-a", broker_id=0)
-    west.set(1, 10, metric="rocketmq_namesrv_broker_sets", instance="namesrv-2", state="no_master")
-    firing([Plane("east"), west], all_the_time(of("west", {"NameServersDisagree"}), since=13))
 
 
 def test_set_without_a_master_at_every_ready_name_server_has_none(firing):
@@ -267,49 +205,6 @@ def test_six_brokers_that_fail_together_are_lost_and_not_flapping(firing):
     west = Plane("west", controllers=0)
     west.set(6, 10, metric="rocketmq_namesrv_unregistrations_total", reason="channel_closed")
     firing([Plane("east"), west], all_the_time(of("west", {"BrokersLost"}), since=12, until=19) | {25: set()})
-
-
-def test_two_leaders_and_a_lost_broker_of_one_plane_are_of_that_plane(firing):
-    west = Plane("west")
-    west.set(3, 10, metric="rocketmq_controller_role", instance="controller-1")
-    west.set("_", 10, metric="rocketmq_namesrv_broker_info", instance="namesrv-2", broker="broker-a", broker_id=0)
-    firing([Plane("east"), west], all_the_time(of("west", {"SplitLeaders", "NameServersDisagree"}), since=13))
-
-
-def test_broker_that_expires_without_heartbeats_is_lost_and_missing(firing):
-    west = Plane("west")
-    for number in range(3):
-        where = {"instance": f"namesrv-{number}", "broker": "broker-b", "broker_id": 1}
-        west.set(600, 10, 12, metric="rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds", **where)
-        for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
-            west.set("_", 12, metric=f"rocketmq_namesrv_{metric}", **where)
-    west.set(1, 12, metric="rocketmq_namesrv_unregistrations_total", reason="timeout")
-    for metric in ("active_brokers", "sync_state_set_size"):
-        west.set(1, 10, metric=f"rocketmq_controller_{metric}", broker="broker-b")
-    stale, lost = of("west", {"BrokerMissing", "BrokerHeartbeatStale"}), of("west", {"BrokerMissing", "BrokersLost"})
-    expected = all_the_time(set(), until=11) | {11.75: stale} | all_the_time(lost, since=13.5, until=21)
-    firing([Plane("east"), west], expected | all_the_time(of("west", {"BrokerMissing"}), since=23))
-
-
-def test_consumer_lag_alert_depends_on_the_age_and_not_on_the_number_of_messages(firing):
-    """Five million messages that do not become more; and few that nobody can consume."""
-    west = Plane("west")
-    named = {
-        "job": "rocketmq-broker",
-        "instance": "broker-a",
-        "cluster": CLUSTER,
-        "node_id": "broker-a",
-        "topic": "Orders",
-    }
-    for group, messages, waited_ms in (
-        ("late", 5_000_000, 3_600_000),
-        ("busy", 5_000_000, 2_000),
-        ("stuck", 3, 900_000),
-    ):
-        labels = named | {"consumer_group": group, "is_retry": "false", "is_system": "false"}
-        west.add("rocketmq_consumer_lag_messages", [messages] * west.samples, **labels)
-        west.add("rocketmq_consumer_lag_latency_milliseconds", [waited_ms] * west.samples, **labels)
-    firing([Plane("east"), west], {20: {("west", "LagGrowing")}})
 
 
 @pytest.mark.parametrize("broker_up", [1, 0], ids=["the broker is scraped", "the broker is not"])

@@ -1,13 +1,10 @@
 """The commands on the pages of alerts: programs, options and paths are those that there are."""
 
-import itertools
 import re
-import shlex
 from pathlib import Path
 
-import msgspec
 import pytest
-from runbook_commands import asking_servers, changing_servers, everything, pages
+from runbook_commands import asking_servers, everything, pages
 from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
 from rmq.cli.command_line import root
@@ -84,18 +81,6 @@ def test_a_server_has_the_path_with_its_parameters(typed):
         assert PART.sub("*", path) in known
         parameters = {parameter.name for parameter in known[PART.sub("*", path)].parameters or ()}
         assert {each.partition("=")[0] for each in query.split("&") if each} <= parameters
-
-
-@pytest.mark.parametrize("typed", changing_servers(), ids=str)
-def test_a_change_shows_the_token_and_has_a_body_that_its_path_takes(typed):
-    words = shlex.split(typed.text)
-    headers = {after for word, after in itertools.pairwise(words) if word == "-H"}
-    assert headers == {"Authorization: Bearer $TOKEN", "Content-Type: application/json"}
-    assert words[-1][:3] in ("$H/", "$M/")
-    endpoints = ENDPOINTS_OF[words[-1][1]]
-    changes = {PART.sub("*", each.path): each for each in endpoints if each.method == "POST"}
-    endpoint = changes[PART.sub("*", words[-1][2:])]
-    assert msgspec.json.decode(words[words.index("-d") + 1], type=endpoint.body)
 
 
 def test_the_readme_explains_every_name_that_stands_for_something():

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from controller.app.role_callbacks import names_sets
+from controller.app.service import names_sets
 from controller.callbacks.delivered import DeliveredMasters
 from controller.callbacks.events import (
     RoleCallbackDelivered,
@@ -11,13 +11,13 @@ from controller.callbacks.events import (
     RoleCallbacksRequested,
     RoleCallbackUnusable,
 )
-from controller.callbacks.outcome import CallOutcome, CallResult
-from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import CallbackOptions, CallbackRuntime, RoleCallbacks
+from controller.callbacks.role_callback import CallOutcome, CallResult
+from controller.callbacks.service import ReportedChanges, RoleCallbacks
+from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import ReplicaInfoCache
 from fakes.clock import FakeClock
 from fakes.scaling_controller import ME, OTHER, WAIT_S, FailingStore
 from remoting.background_tasks import BackgroundTasks
@@ -106,19 +106,17 @@ class CallingController:
         self.observer = RecordedCallbacks()
         self.why = lambda _: ""
         self.callbacks = RoleCallbacks(
-            CallbackRuntime(
-                group=self.group,
-                sets=self.store,
-                reported=self.reported,
-                delivered=DeliveredMasters(self.backend),
-                caller=receiver,
-                clock=self.clock,
-                options=lambda: CallbackOptions(timeout_ms=10_000, calls_max=self.calls_max),
-                emit=self.observer.emit,
-                is_named=names_sets(sets),
-                explain=self._explain,
-                start=lambda work: self.tasks.start(work, "call"),
-            )
+            group=self.group,
+            sets=self.store,
+            reported=self.reported,
+            delivered=DeliveredMasters(self.backend),
+            caller=receiver,
+            clock=self.clock,
+            config=lambda: ControllerConfig(on_role_change_calls_max=self.calls_max),
+            emit=self.observer.emit,
+            is_named=names_sets(sets),
+            explain=self._explain,
+            start=lambda work: self.tasks.start(work, "call"),
         )
 
     def _explain(self, change):

@@ -14,9 +14,8 @@ from yarl import URL
 from controller.app.controller_core import failover
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
-from controller.failover.effects import NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
-from controller.failover.events import StoreCalled, StoreFileRemoved
+from controller.failover.events import NotifyRoleChanged, ProbeBroker, StoreCalled, StoreFileRemoved
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState, FailoverRuntime
@@ -24,27 +23,21 @@ from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
-from controller.failure_detection.reachability import Reachability
+from controller.failure_detection.senders import Reachability
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.http.switchover_views import PlannedChanges
-from controller.http.views import ShownSets, views_of
+from controller.http.views import views_of
 from controller.observability.log_events import DECLARED
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
-from controller.roles.broker_roles import BrokerRoles
+from controller.roles.broker_roles import BrokerRoles, RoleCheckers, RoleHolds, ServingConfirmations
 from controller.roles.changes import RoleChanges
-from controller.roles.checkers import RoleCheckers
-from controller.roles.holds import RoleHolds
-from controller.roles.serving import ServingConfirmations
 from controller.scaling.autoscaler.findings import AnalysisOutlook
 from controller.scaling.execution.events import resize_measures
 from controller.scaling.execution.service import QueueScaling, ScalingOptions
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.service import Autoscaler
-from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
-from controller.switchover.runner import SwitchoverParts
+from controller.switchover.rolling_restarts import RollingRestarts
 from controller.switchover.service import Switchovers
-from controller.wire.handlers import Handlers
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import Handlers, ReplicaInfoCache
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
@@ -201,7 +194,7 @@ class InProcessController(SimulatedBrokers):
                 measures=(
                     lambda: self.callbacks.measures() if self.callbacks is not None else (),
                     lambda: self.probe_measures,
-                    lambda: (*self.autoscaler.measures(), *self.planned.restarts.measures()),
+                    lambda: (*self.autoscaler.measures(), *self.restarts.measures()),
                     lambda: resize_measures(self.resizes, self.clock.unix_ms()) if self.group.is_leader else (),
                 ),
             )
@@ -265,7 +258,7 @@ class InProcessController(SimulatedBrokers):
             begin=self._start,
         )
         self.autoscaler = self.new_autoscaler()
-        self.planned = self.new_planned()
+        self.plan()
         await self.backend.join(ME, self.group)
         await self.store.load()
         self.group.ready(self.group.term)
@@ -278,29 +271,14 @@ class InProcessController(SimulatedBrokers):
         policies = PolicySource(str(policy_file), self.scaling.documents, self.telemetry.emit)
         return Autoscaler(self.scaling, policies, lambda _: AnalysisOutlook())
 
-    def new_planned(self):
-        """Return switchovers and rolling restarts; brokers answer by `log_ends`, `all_ack` and `boots`."""
-        parts = SwitchoverParts(
-            control=self.control,
-            holds=self.roles.holds,
-            serving=self.roles.serving,
-            checkers=self.roles.checkers,
-            query_log_ends=self._log_ends,
-            clock=self.clock,
-            emit=self.telemetry.emit,
+    def plan(self):
+        """Wire switchovers and rolling restarts; brokers answer by `log_ends`, `all_ack` and `boots`."""
+        emit, start = self.telemetry.emit, self._start
+        self.switchovers = Switchovers(self.control, self.roles, self._log_ends, self._all_ack, self.clock, emit, start)
+        documents, check_leads = self.scaling.documents, self.scaling.check_leads
+        self.restarts = RollingRestarts(
+            self.control, self.switchovers, documents, check_leads, self._boot, self.clock, emit, start
         )
-        switchovers = Switchovers(parts, self._all_ack, self._start)
-        restarts = RestartParts(
-            control=self.control,
-            switchovers=switchovers,
-            documents=self.scaling.documents,
-            check_leads=self.scaling.check_leads,
-            query_boot=self._boot,
-            clock=self.clock,
-            emit=self.telemetry.emit,
-            start=self._start,
-        )
-        return PlannedChanges(self.autoscaler, switchovers, RollingRestarts(restarts))
 
     async def __aexit__(self, *_):
         await self.done()
@@ -429,10 +407,19 @@ class InProcessController(SimulatedBrokers):
 
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
-        shown = ShownSets(self.control, self.roles, self.callbacks, self.stored_elections)
-        # A test may have put another autoscaler in place.
-        planned = self.planned._replace(autoscaler=self.autoscaler)
-        views = views_of(self.health, self.metrics.text, self.settings, shown, planned, self.clock)
+        views = views_of(
+            self.health,
+            self.metrics.text,
+            self.settings,
+            self.clock,
+            self.control,
+            self.roles,
+            self.stored_elections,
+            self.autoscaler,
+            self.switchovers,
+            self.restarts,
+            self.callbacks,
+        )
         tokens = HttpTokens(AdminToken(ADMIN_TOKEN), loopback_hosts=())
         self.server = await start_http(
             make_app(CONTROLLER, endpoints_of(*views), self.counters, self.logs, tokens), port

@@ -10,7 +10,7 @@ from controller.scaling.execution.events import (
     ResizeRoundFailed,
 )
 from controller.scaling.execution.service import QueueScaling, ScalingOptions
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import ReplicaInfoCache
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from serving.telemetry.events import Count, Counted

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from controller.failover.effects import CheckReachability
+from controller.failover.events import CheckReachability
 from controller.failure_detection.log_ends import LogEnds
-from controller.wire.log_end_queries import LOG_END_MS
+from controller.wire.broker_queries import LOG_END_MS
 
 
 class SimulatedBrokers:

@@ -9,10 +9,10 @@ from fakes.lines import Lines
 from peers.processes import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
+from controller.app import service
 from controller.app.service import Controller
 from controller.config import ControllerConfig
-from controller.observability import results_reader
-from controller.recording import store_size
+from controller.observability import analytics_results
 from namesrv.app.service import NameServer
 from namesrv.recording import route_recorder
 from namesrv.settings.config import NameServerConfig
@@ -127,8 +127,8 @@ def _hasty(monkeypatch):
     monkeypatch.setattr(server_certificate, "_LOOK_S", 0.05)
     monkeypatch.setattr(recording, "TICK_INTERVAL_MS", 50)
     monkeypatch.setattr(route_recorder, "_LOOK_S", 0.05)
-    monkeypatch.setattr(results_reader, "_LOOK_S", 0.05)
-    monkeypatch.setattr(store_size, "_POLL_S", 0.05)
+    monkeypatch.setattr(analytics_results, "_LOOK_S", 0.05)
+    monkeypatch.setattr(service, "_POLL_S", 0.05)
 
 
 def a_name_server(folder, http_port):

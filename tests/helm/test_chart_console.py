@@ -4,18 +4,15 @@ import pytest
 from rendered_chart import (
     FULLNAME,
     VALUE_SETS,
-    container,
     merged,
     objects,
     objects_of,
-    of_kind,
     properties,
     refusal,
     render,
-    server,
 )
 
-from serving.config.console_peers import console_peers
+from serving.config.console_options import console_peers
 from serving.http.console.peers import peer_table
 
 NAMESPACES = {"kubernetes.io/metadata.name": "ingress-nginx"}
@@ -69,16 +66,6 @@ def test_consoles_show_every_server_of_the_chart():
         assert {kind: [each.url for each in peers if each.kind == kind] for kind in listed} == listed
 
 
-def test_servers_that_the_chart_does_not_have_are_not_shown():
-    peers = console_peers(file_of(objects_of("no controller"), "namesrv")["consolePeers"])
-    assert {each.kind for each in peers} == {"namesrv"}
-
-
-def test_servers_of_other_releases_are_added():
-    peers = console_peers(file_of(objects_of("everything"), "namesrv")["consolePeers"])
-    assert [each.url for each in peers[-2:]] == ["http://ns.example.org:19880", "https://[2001:db8::7]:443"]
-
-
 def test_each_server_finds_itself_in_the_list(monkeypatch):
     others = console_peers(file_of(objects_of("everything"), "namesrv")["consolePeers"])
     monkeypatch.setattr("socket.gethostname", lambda: f"{FULLNAME}-namesrv-1")
@@ -90,25 +77,6 @@ def test_each_server_finds_itself_in_the_list(monkeypatch):
         headless("namesrv", 2, 9880),
         "http://ns.example.org:19880",
     ]
-
-
-def test_readers_have_a_token_of_their_own_where_a_secret_is_named():
-    rendered = objects_of("everything")
-    for component in ("namesrv", "controller"):
-        assert file_of(rendered, component)["consoleReadTokenFile"] == "/etc/rocketmq/console/token"
-        (mount,) = (each for each in container(rendered, component)["volumeMounts"] if each["name"] == "console")
-        assert (mount["mountPath"], mount["readOnly"]) == ("/etc/rocketmq/console", True)
-        volumes = server(rendered, component)["spec"]["template"]["spec"]["volumes"]
-        (secret,) = (each["secret"] for each in volumes if each["name"] == "console")
-        assert secret["secretName"] == "console-readers"
-        assert secret["items"] == [{"key": "http", "path": "token"}]
-    assert "console" not in {each["name"] for each in container(rendered, "offset-manager")["volumeMounts"]}
-    assert "consoleReadTokenFile" not in file_of(objects_of("defaults"), "namesrv")
-
-
-def test_there_is_no_ingress_unless_it_is_wanted():
-    assert of_kind(objects_of("defaults"), "Ingress") == {}
-    assert of_kind(objects_of("production with TLS"), "Ingress") == {}
 
 
 def test_ingress_leads_to_the_console_of_one_nameserver_and_to_nothing_else_of_it():
@@ -123,17 +91,6 @@ def test_ingress_leads_to_the_console_of_one_nameserver_and_to_nothing_else_of_i
     assert ingress["ingressClassName"] == "nginx"
     assert service["selector"]["statefulset.kubernetes.io/pod-name"] == f"{FULLNAME}-namesrv-2"
     assert path["backend"]["service"]["port"]["name"] in {each["name"] for each in service["ports"]}
-
-
-def test_name_of_the_ingress_opens_the_console():
-    hosts = file_of(objects_of("everything"), "namesrv")["consoleHosts"].split(";")
-    assert hosts == ["192.0.2.0/24", "console.example.org:8443", "rocketmq.example.org"]
-    assert file_of(objects_of("defaults"), "namesrv")["consoleHosts"] == ""
-
-
-def test_ingress_without_tls_has_to_be_wanted():
-    plain = merged(INGRESS, {"console": {"ingress": {"tlsSecret": "", "withoutTls": True}}})
-    assert "tls" not in objects(plain)["Ingress", f"{FULLNAME}-console"]["spec"]
 
 
 def test_network_policy_lets_consoles_reach_what_they_show_and_the_ingress_controller_reach_them():
@@ -178,14 +135,9 @@ def test_notes_say_where_the_console_is_and_what_it_lacks():
         ({"console": {"ingress": {"pod": 3}}}, "the last one has number 2"),
         ({"networkPolicy": {"console": []}}, "console.ingress.enabled needs 'console' of networkPolicy"),
         ({"console": {"enabled": False}}, "there would be no console"),
-        ({"console": {"ingress": {"host": "a b"}}}, "/console/ingress/host"),
         ({"console": {"ingress": {"host": "*.example.org"}}}, "/console/ingress/host"),
         ({"console": {"peers": ["http://ns:9880"]}}, "/console/peers/0"),
         ({"console": {"peers": ["namesrv=http://ns:9880;controller=http://evil"]}}, "/console/peers/0"),
-        ({"console": {"hosts": ["a;b"]}}, "/console/hosts/0"),
-        ({"console": {"readTokenSecret": {"key": "../token"}}}, "/console/readTokenSecret/key"),
-        ({"namesrv": {"config": {"consolePeers": "x"}}}, "namesrv.config.consolePeers is set by the chart"),
-        ({"controller": {"config": {"consoleReadTokenFile": "/x"}}}, "controller.config.consoleReadTokenFile is set"),
     ],
 )
 def test_values_of_the_console_that_cannot_be_meant_are_refused(values, sentence):

@@ -23,7 +23,6 @@ from rendered_chart import (
 
 from analytics.__main__ import _parser as analytics_parser
 
-RECOMMENDED = {"name", "instance", "version", "component", "part-of", "managed-by"}
 SELECTOR = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
 
 every_set = pytest.mark.parametrize("values", VALUE_SETS)
@@ -88,25 +87,6 @@ def test_every_mount_has_its_volume_and_every_volume_its_mount(values):
 
 
 @every_set
-def test_config_maps_and_claims_that_pods_mount_are_made_by_the_chart_or_named_by_the_operator(values):
-    rendered = objects_of(values)
-    for name, spec in pod_specs(rendered).items():
-        for volume in spec["volumes"]:
-            if "configMap" in volume:
-                config_map = volume["configMap"]["name"]
-                assert config_map in {"queue-policies", "role-addresses"} or ("ConfigMap", config_map) in rendered, name
-            if "persistentVolumeClaim" in volume:
-                claim = volume["persistentVolumeClaim"]["claimName"]
-                assert claim == "old" or ("PersistentVolumeClaim", claim) in rendered, name
-
-
-@every_set
-def test_all_objects_have_the_recommended_labels(values):
-    for name, each in objects_of(values).items():
-        assert {f"app.kubernetes.io/{label}" for label in RECOMMENDED} <= set(each["metadata"]["labels"]), name
-
-
-@every_set
 def test_selectors_choose_by_name_release_and_component_only(values):
     rendered = objects_of(values)
     for kind in ("StatefulSet", "Deployment", "PodDisruptionBudget"):
@@ -130,22 +110,6 @@ def test_every_selector_finds_the_pods_of_exactly_one_set(values):
         own = {key: value for key, value in selector.items() if key in SELECTOR}
         found = [pod for pod, labels in pods.items() if selects(own, labels)]
         assert len(found) == 1, f"{name} finds {found}"
-
-
-@every_set
-def test_services_lead_to_named_ports_of_their_pods(values):
-    rendered = objects_of(values)
-    for name, each in selecting_services(rendered).items():
-        component = each["spec"]["selector"]["app.kubernetes.io/component"]
-        (its_server,) = (
-            one
-            for one in [*of_kind(rendered, "StatefulSet").values(), *of_kind(rendered, "Deployment").values()]
-            if one["metadata"]["labels"]["app.kubernetes.io/component"] == component
-        )
-        (its_container,) = its_server["spec"]["template"]["spec"]["containers"]
-        assert {port["targetPort"] for port in each["spec"]["ports"]} <= {p["name"] for p in its_container["ports"]}, (
-            name
-        )
 
 
 @pytest.mark.parametrize("component", ["namesrv", "controller"])
@@ -180,23 +144,6 @@ def test_servers_are_sets_with_stable_names_that_start_together_and_change_one_b
 def test_a_new_nameserver_has_time_to_get_all_routes_before_the_next_one_goes():
     assert server(objects_of("production"), "namesrv")["spec"]["minReadySeconds"] > 30
     assert "needWaitForService=true" in properties(objects_of("production"), "namesrv").splitlines()
-
-
-def test_nameservers_have_names_before_they_are_ready_and_are_found_by_clients_only_then():
-    services = of_kind(objects_of("defaults"), "Service")
-    early = {name: each["spec"].get("publishNotReadyAddresses") for name, each in services.items()}
-    assert early[f"{FULLNAME}-namesrv-headless"] is True
-    assert early[f"{FULLNAME}-namesrv-discovery"] is False
-    for suffix in ("headless", "discovery"):
-        assert services[f"{FULLNAME}-namesrv-{suffix}"]["spec"]["clusterIP"] == "None"
-
-
-def test_the_address_server_answers_at_the_port_that_java_clients_use():
-    spec = of_kind(objects_of("defaults"), "Service")[f"{FULLNAME}-namesrv"]["spec"]
-    assert {(port["port"], port["targetPort"]) for port in spec["ports"]} == {(9880, "http"), (8080, "nsaddr")}
-    assert {"name": "nsaddr", "containerPort": 8080} in container(objects_of("defaults"), "namesrv")["ports"]
-    assert "lookupPort=8080" in properties(objects_of("defaults"), "namesrv")
-    assert spec["type"] == "ClusterIP"
 
 
 def test_every_nameserver_can_be_given_a_way_in_from_outside():
@@ -242,14 +189,6 @@ def test_the_time_to_stop_is_enough_to_leave_the_services_and_drain(values):
         (its_container,) = spec["containers"]
         before = int(its_container["lifecycle"]["preStop"]["exec"]["command"][1]) if "lifecycle" in its_container else 0
         assert before + drain < spec["terminationGracePeriodSeconds"], name
-
-
-def test_a_controller_announces_its_own_stable_name_to_brokers():
-    env = {each["name"]: each.get("value") for each in container(objects_of("production"), "controller")["env"]}
-    assert next(iter(env)) == "POD_NAME", "others name it, and Kubernetes knows only what stands before them"
-    assert env["RMQ_CONTROLLER_CONTROLLER_ID"] == "$(POD_NAME)"
-    address = f"$(POD_NAME).{FULLNAME}-controller-headless.mq.svc.cluster.local:9878"
-    assert env["RMQ_CONTROLLER_ADVERTISED_ADDRESS"] == address
 
 
 @every_set
@@ -309,46 +248,6 @@ def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
     analytics = policies[f"{FULLNAME}-analytics"]["spec"]
     assert analytics["policyTypes"] == ["Ingress", "Egress"]
     assert not {"ingress", "egress"} & set(analytics), "the jobs talk to nobody"
-
-
-def test_without_a_list_of_broker_ports_a_controller_may_reach_any_broker():
-    policies = of_kind(objects({"networkPolicy": {"enabled": True}}), "NetworkPolicy")
-    _, brokers, *_ = policies[f"{FULLNAME}-controller"]["spec"]["egress"]
-    assert brokers == {"ports": [{"port": 1, "endPort": 65535, "protocol": "TCP"}]}
-
-
-def test_controllers_and_nameservers_of_the_chart_let_each_other_through_for_queue_scaling():
-    clients = [{"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}]
-
-    def policies(namesrv=None, **scaling):
-        values = {
-            "namesrv": namesrv or {},
-            "networkPolicy": {"enabled": True, "clients": clients, "brokerPorts": [10911]},
-            "controller": {"scaling": scaling},
-            "console": {"enabled": False},
-        }
-        rendered = of_kind(objects(values), "NetworkPolicy")
-        return [
-            (rule[whom][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"], rule["ports"][0]["port"])
-            for component, side, whom in (("namesrv", "ingress", "from"), ("controller", "egress", "to"))
-            for rule in rendered[f"{FULLNAME}-{component}"]["spec"][side]
-            if "podSelector" in rule.get(whom, [{}])[0]
-        ]
-
-    assert policies() == [("controller", 9876), ("namesrv", 9876)]
-    assert policies({"memberPort": 9866}) == [("controller", 9866), ("namesrv", 9866)]
-    assert policies(enabled=False) == []
-    assert policies(nameServers=["10.0.0.1:9876"]) == []
-
-
-def test_by_default_clients_look_up_and_reach_no_other_http():
-    policies = of_kind(objects_of("defaults"), "NetworkPolicy")
-    open_to_all = {
-        component: [port["port"] for rule in policy["spec"]["ingress"] if "from" not in rule for port in rule["ports"]]
-        for component in ("namesrv", "controller")
-        for policy in [policies[f"{FULLNAME}-{component}"]]
-    }
-    assert open_to_all == {"namesrv": [9876, 8080], "controller": [9878]}
 
 
 def test_the_embedded_etcd_is_reached_by_controllers_alone_also_without_other_policies():
@@ -424,15 +323,6 @@ def test_prometheus_scrapes_every_server_once_ready_or_not_within_a_limit():
         assert services == [f"{name}-headless"]
 
 
-def test_servers_are_scraped_in_jobs_that_no_other_software_has():
-    """Alerts and boards ask for these: prometheus.example.yml has them too."""
-    monitors = of_kind(objects_of("everything"), "ServiceMonitor")
-    for component in ("namesrv", "controller", "offset-manager"):
-        relabelings = monitors[f"{FULLNAME}-{component}"]["spec"]["endpoints"][0]["relabelings"]
-        (job,) = (rule["replacement"] for rule in relabelings if rule["targetLabel"] == "job")
-        assert job == f"rocketmq-{component}"
-
-
 def test_each_release_is_a_plane_of_its_own():
     def planes(values, release):
         monitors = of_kind(objects(values, release=release), "ServiceMonitor").values()
@@ -459,11 +349,6 @@ def test_every_alert_of_the_repository_is_installed_with_a_reachable_runbook():
     assert as_they_are == sorted(wanted, key=str), "braces and all"
     for rule in alerts("everything"):
         assert rule["annotations"]["runbook_url"] == f"https://wiki.example.org/rocketmq/{rule['alert']}.md"
-
-
-def test_names_of_other_projects_are_recorded_only_where_they_are_enabled():
-    names = {values: set(of_kind(objects_of(values), "PrometheusRule")) for values in ("production", "everything")}
-    assert names["everything"] - names["production"] == {f"{FULLNAME}-well-known-names"}
 
 
 def test_every_dashboard_is_a_config_map_that_grafanas_sidecar_takes():

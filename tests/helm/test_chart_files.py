@@ -36,10 +36,6 @@ def test_the_chart_is_of_the_release_of_the_servers():
     assert chart().metadata["kubeVersion"] == ">=1.27-0"
 
 
-def test_the_chart_needs_nothing_that_is_not_in_it():
-    assert helm_python.dependency_list(CHART) == []
-
-
 def test_the_packaged_chart_renders_the_same(tmp_path):
     archive = helm_python.package(CHART, destination=tmp_path)
     assert archive.endswith(f"rocketmq-control-plane-{chart().version}.tgz")
@@ -47,12 +43,6 @@ def test_the_packaged_chart_renders_the_same(tmp_path):
     assert packaged.render({}, name=RELEASE, namespace=NAMESPACE) == chart().render(
         {}, name=RELEASE, namespace=NAMESPACE
     )
-
-
-@pytest.mark.parametrize("name", ["values-dev.yaml", "values-production.yaml", "values-tls.yaml", "README.md"])
-def test_profiles_and_readme_are_in_the_package(tmp_path, name):
-    with tarfile.open(helm_python.package(CHART, destination=tmp_path)) as archive:
-        assert f"rocketmq-control-plane/{name}" in archive.getnames()
 
 
 def test_the_script_of_the_test_pod_is_handed_over_as_it_is():

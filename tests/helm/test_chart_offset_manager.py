@@ -21,11 +21,6 @@ def ports_of(rules):
     return {port["port"] for rule in rules for port in rule.get("ports", ())}
 
 
-def test_offset_manager_is_off_unless_it_is_wanted():
-    assert ("StatefulSet", NAME) not in objects_of("defaults")
-    assert ("StatefulSet", NAME) not in objects_of("production")
-
-
 def test_offset_manager_keeps_everything_on_its_volume():
     rendered = objects_of("offset manager")
     (claim,) = rendered["StatefulSet", NAME]["spec"]["volumeClaimTemplates"]
@@ -55,22 +50,6 @@ def test_offset_manager_has_an_etcd_of_its_own():
     assert users == ["offsets-etcd-user"] * 2
 
 
-def test_clients_and_operators_have_tokens_of_their_own():
-    file = manager_file("everything")
-    assert file["httpAdminTokenFile"] == "/etc/rocketmq/admin/token"
-    assert file["clientTokenFile"] == "/etc/rocketmq/clients/token"
-    assert "clientTokenFile" not in manager_file("offset manager")
-
-
-def test_managers_follow_the_controllers_of_the_chart_at_their_http_ports():
-    file = manager_file(merged(SMALL, {"offsetManager": {"follow": "controllers"}}))
-    assert (
-        file["controllerHttpAddr"]
-        == f"{FULLNAME}-controller-0.{FULLNAME}-controller-headless.mq.svc.cluster.local:9881"
-    )
-    assert manager_file("everything")["controllerHttpAddr"] == "c-0.example.org:9881;c-1.example.org:19881"
-
-
 def test_managers_follow_the_nameservers_where_no_controller_elects():
     file = manager_file("offset manager")
     assert file["namesrvAddr"].endswith(".mq.svc.cluster.local:9876")
@@ -85,16 +64,6 @@ def test_repairs_are_reported_unless_somebody_wants_them_written():
     file = manager_file("everything")
     assert (file["repair"], file["repairGroups"]) == ("act", "orders-*;billing")
     assert (file["readingPeriodMs"], file["readingsBytesMax"]) == ("2000", str(1 << 31))
-
-
-def test_each_manager_announces_its_own_stable_name_to_clients():
-    environment = {
-        each["name"]: each.get("value") for each in container(objects_of("everything"), "offset-manager")["env"]
-    }
-    assert (
-        environment["RMQ_OFFSET_MANAGER_ADVERTISED_ADDRESS"] == f"$(POD_NAME).{NAME}-headless.mq.svc.cluster.local:9883"
-    )
-    assert environment["RMQ_OFFSET_MANAGER_MANAGER_ID"] == "$(POD_NAME)"
 
 
 def test_network_policy_lets_managers_reach_brokers_their_etcd_and_whom_they_follow():
@@ -123,12 +92,9 @@ def test_network_policy_lets_managers_reach_brokers_their_etcd_and_whom_they_fol
             "offsetManager.follow is controllers, but the chart has none",
         ),
         ({"offsetManager": {"follow": "none", "repair": "act"}}, "tell who is master"),
-        ({"offsetManager": {"config": {"repair": "act"}}}, "offsetManager.config.repair is set by the chart"),
         ({"offsetManager": {"controllers": ["c-0:9881"]}}, "offsetManager.follow is nameServers"),
         ({"offsetManager": {"persistence": {"enabled": False}}}, "readings and acknowledged commits are in a pod"),
         ({"offsetManager": {"terminationGracePeriodSeconds": 34}}, "20 s for the last flush"),
-        ({"offsetManager": {"config": {"storePath": "/x"}}}, "offsetManager.config.storePath is set by the chart"),
-        ({"offsetManager": {"config": {"etcdPassword": "x"}}}, "would stand in the values as plain text"),
     ],
 )
 def test_values_of_offset_managers_that_do_not_go_together_are_refused(values, sentence):

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from controller_builders import a_set
 from peers.programs import require
-from rendered_chart import FULLNAME, VALUE_SETS, container, merged, objects, objects_of, of_kind, properties, refusal
+from rendered_chart import FULLNAME, VALUE_SETS, merged, objects, objects_of, of_kind, refusal
 
 from controller.endpoint_slices.wanted import wanted_slices
 from rmq.cli import command_line
@@ -54,17 +54,6 @@ def test_each_set_has_a_headless_service_without_selector_below_which_its_broker
         spec = rendered["Service", name]["spec"]
         assert spec["clusterIP"] == "None"
         assert "selector" not in spec
-
-
-def test_all_role_addresses_are_one_ip_that_can_be_chosen_with_the_port_of_each_set():
-    spec = objects_of("role proxy")["Service", f"{FULLNAME}-role-proxy"]["spec"]
-    assert (spec["type"], spec["clusterIP"], [each["port"] for each in spec["ports"]]) == (
-        "ClusterIP",
-        "10.96.0.50",
-        [10911, 10921],
-    )
-    chosen = objects(merged(VALUES, {"roleProxy": {"service": {"clusterIP": ""}}}))
-    assert "clusterIP" not in chosen["Service", f"{FULLNAME}-role-proxy"]["spec"]
 
 
 def test_configuration_of_the_proxy_is_that_of_the_command_and_haproxy_takes_it(tmp_path):
@@ -134,15 +123,6 @@ def _specs(rendered):
     return {name.removeprefix(f"{FULLNAME}-"): spec for name, spec in found.items()}
 
 
-def test_controllers_read_the_sets_and_the_token_where_they_are_mounted():
-    rendered = objects_of("role proxy")
-    mounts = {each["name"]: each["mountPath"] for each in container(rendered, "controller")["volumeMounts"]}
-    lines = dict(line.split("=", 1) for line in properties(rendered, "controller").splitlines())
-    assert lines["kubernetesSetsFile"] == f"{mounts['role-proxy-sets']}/sets.json"
-    assert lines["kubernetesCredentialsDir"] == mounts["kubernetes"]
-    assert lines["roleCheckPort"] == "9879"
-
-
 def test_without_the_proxy_there_is_nothing_of_it():
     values = {"networkPolicy": {"enabled": True}}
     rendered = objects(values)
@@ -165,16 +145,6 @@ def test_without_the_proxy_there_is_nothing_of_it():
     assert [name for kind, name in rendered if kind == "ServiceAccount"] == [FULLNAME]
 
 
-def test_other_sets_restart_the_proxies_and_the_controllers():
-    before, after = objects_of("role proxy"), objects(with_sets({"name": "broker-a", "port": 10911}))
-
-    def templates(rendered):
-        controller = rendered["StatefulSet", f"{FULLNAME}-controller"]["spec"]["template"]
-        return [controller, rendered["Deployment", f"{FULLNAME}-role-proxy"]["spec"]["template"]]
-
-    assert all(one != other for one, other in zip(templates(before), templates(after), strict=True))
-
-
 def test_policies_let_checks_clients_and_nameservers_through():
     rendered = objects_of("role proxy")
     policies = of_kind(rendered, "NetworkPolicy")
@@ -188,63 +158,6 @@ def test_policies_let_checks_clients_and_nameservers_through():
     assert [9879] in ports("controller", "ingress")
     assert [443, 6443] in ports("controller", "egress")
     assert [10911, 10921] in ports("namesrv", "egress")
-
-
-def test_role_check_port_without_the_proxy_is_open_to_peers():
-    rendered = objects({"controller": {"roleCheckPort": 9879}, "networkPolicy": {"enabled": True}})
-    (rule,) = (
-        each
-        for each in of_kind(rendered, "NetworkPolicy")[f"{FULLNAME}-controller"]["spec"]["ingress"]
-        if each["ports"][0]["port"] == 9879
-    )
-    assert "from" not in rule
-
-
-def ingress_of_checks(values):
-    """Return who may reach the role check port, as lists of peers; None for anybody."""
-    rules = of_kind(objects(values), "NetworkPolicy")[f"{FULLNAME}-controller"]["spec"]["ingress"]
-    return [rule.get("from") for rule in rules if {each["port"] for each in rule["ports"]} == {9879}]
-
-
-def test_others_that_check_roles_may_still_do_so_with_the_proxy():
-    clients = [{"ipBlock": {"cidr": "10.50.0.0/16"}}]
-    values = {"controller": {"roleCheckPort": 9879}, "networkPolicy": {"enabled": True, "clients": clients}}
-    (before,) = ingress_of_checks(values)
-    peers, proxies = ingress_of_checks(merged(VALUES, values))
-    assert before == peers
-    assert clients[0] in peers
-    (proxy,) = proxies
-    assert proxy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "role-proxy"
-
-
-@pytest.mark.parametrize("peers", [[], [{"ipBlock": {"cidr": "192.0.2.10/32"}}]])
-def test_controllers_reach_the_api_server_where_the_values_say_it_is(peers):
-    rendered = objects(merged(VALUES, {"networkPolicy": {"apiServer": peers}}))
-    rules = of_kind(rendered, "NetworkPolicy")[f"{FULLNAME}-controller"]["spec"]["egress"]
-    (rule,) = (each for each in rules if [port["port"] for port in each["ports"]] == [443, 6443])
-    assert rule.get("to", []) == peers
-
-
-def test_account_of_the_controllers_can_be_one_that_there_is():
-    own = {"serviceAccount": {"create": False, "name": "shared"}, "controller": {"serviceAccountName": "slices"}}
-    rendered = objects(merged(VALUES, own))
-    (subject,) = rendered["RoleBinding", f"{FULLNAME}-controller"]["subjects"]
-    accounts = {name: spec["serviceAccountName"] for name, spec in _specs(rendered).items()}
-    assert subject["name"] == "slices"
-    assert accounts == {"controller": "slices", "namesrv": "shared", "role-proxy": "shared"}
-    assert not of_kind(rendered, "ServiceAccount")
-
-
-def test_slices_are_labelled_with_the_release_by_which_the_notes_delete_them():
-    (one, _) = service_sets(sets_of(objects_of("role proxy")))
-    labels = wanted_slices(one, a_set()).slices[0].metadata.labels
-    assert labels["app.kubernetes.io/instance"] == "rmq"
-
-
-def test_proxy_whose_controllers_are_silent_is_not_restarted_for_a_day():
-    (proxy,) = proxy_spec(objects_of("role proxy"))["containers"]
-    startup = proxy["startupProbe"]
-    assert startup["periodSeconds"] * startup["failureThreshold"] >= 24 * 60 * 60
 
 
 def test_probes_wait_for_a_controller_once_and_never_again():
@@ -289,22 +202,15 @@ PRODUCTION = merged(VALUE_SETS["production"], {"controller": {"roleCheckPort": 9
     ("values", "sentence"),
     [
         (merged(VALUES, {"controller": {"roleCheckPort": 0}}), "set controller.enabled=true and"),
-        (merged(VALUES, {"controller": {"enabled": False}}), "set controller.enabled=true and"),
         (with_sets(), "roleProxy.sets names no broker set"),
         (with_sets({"name": "a", "port": 10911}, {"name": "a", "port": 10921}), "two sets a"),
         (with_sets({"name": "a", "port": 10911}, {"name": "b", "port": 10911}), "10911 and 10911 are the same or"),
         (with_sets({"name": "a", "port": 10911}, {"name": "b", "port": 10909}), "10911 and 10909 are the same or"),
         (with_sets({"name": "a", "port": 8404}), "port 8404 is that of HAProxy's health"),
-        (with_sets({"name": "a", "port": 911}), "911"),
         (with_sets({"name": "a b", "port": 10911}), "roleProxy/sets/0/name"),
         (merged(VALUES, {"roleProxy": {"service": {"clusterIP": "proxy.example.org"}}}), "clusterIP"),
-        (merged(VALUES, {"roleProxy": {"service": {"clusterIP": "fd00::50"}}}), "clusterIP"),
         (with_sets({"name": "a", "port": 10911, "brokerIds": [0, 1]}), "brokerIds"),
         (merged(VALUES, {"serviceAccount": {"create": False}}), "alone in controller.serviceAccountName"),
-        (
-            merged(VALUES, {"serviceAccount": {"create": False, "name": "shared"}}),
-            "alone in controller.serviceAccountName",
-        ),
         (
             merged(VALUES, {"serviceAccount": {"name": f"{FULLNAME}-controller"}}),
             "alone in controller.serviceAccountName",
@@ -314,7 +220,6 @@ PRODUCTION = merged(VALUE_SETS["production"], {"controller": {"roleCheckPort": 9
             "alone in controller.serviceAccountName",
         ),
         ({"controller": {"roleCheckPort": 9878}}, "which the controllers have already"),
-        ({"controller": {"config": {"roleCheckPort": 9879}}}, "controller.config.roleCheckPort is set by the chart"),
         (merged(PRODUCTION, {"roleProxy": {"replicas": 1}}), "needs roleProxy.replicas of 2 or more"),
         (PRODUCTION, "needs roleProxy.image.digest"),
     ],

@@ -17,15 +17,12 @@ from rendered_chart import (
     REPOSITORY,
     VALUE_SETS,
     container,
-    merged,
     objects,
     objects_of,
     properties,
-    render,
 )
 
 from controller.config import CONTROLLER
-from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.settings.config import NAMESRV
 from offsets.config import OFFSET_MANAGER
 from remoting.protocol.properties import parse
@@ -75,13 +72,6 @@ def test_the_variables_of_a_pod_are_the_properties_they_are_meant_to_be():
     assert config.etcd_endpoints == "etcd-0:2379;etcd-1:2379;etcd-2:12379"
 
 
-def test_all_servers_get_the_user_of_brokers_with_acl_from_a_secret():
-    for component, text, environment in components("everything"):
-        file = PropertiesFile(f"{component}.conf", tuple(parse(text.encode())))
-        config = from_sources(KINDS[component], Sources(file=file, environment={"HOME": "/", **environment}))
-        assert config.broker_access_key == config.broker_secret_key == "from a secret"
-
-
 def test_all_servers_read_the_admin_token_from_the_key_of_the_secret():
     rendered = objects_of("everything")
     for component, text, _ in components("everything"):
@@ -97,27 +87,11 @@ def test_all_servers_read_the_admin_token_from_the_key_of_the_secret():
         assert config.http_admin_token_file == f"{folder}/token"
 
 
-def test_without_a_secret_the_servers_have_no_admin_token():
-    for component, text, _ in components("production"):
-        assert "httpAdminTokenFile" not in text
-        volumes = objects_of("production")["StatefulSet", f"{FULLNAME}-{component}"]["spec"]["template"]["spec"][
-            "volumes"
-        ]
-        assert "admin" not in [each["name"] for each in volumes]
-
-
 def controller_config(values):
     """Return what the controller makes of its file."""
     ((_, text, _),) = (each for each in components(values) if each[0] == "controller")
     file = PropertiesFile("controller.conf", tuple(parse(text.encode())))
     return from_sources(CONTROLLER, Sources(file=file, environment={"HOME": "/"}))
-
-
-def test_controllers_look_topics_up_at_the_nameservers_of_the_chart():
-    host = f"{FULLNAME}-namesrv-headless.mq.svc.cluster.local:9876"
-    config = controller_config("production")
-    assert config.namesrv_addr == ";".join(f"{FULLNAME}-namesrv-{n}.{host}" for n in range(3))
-    assert config.scaling_policy_file == ""
 
 
 def test_controllers_look_topics_up_at_other_nameservers_and_read_policies_of_a_config_map():
@@ -133,14 +107,6 @@ def test_controllers_look_topics_up_at_other_nameservers_and_read_policies_of_a_
     assert "subPath" not in mount
     assert config.scaling_policy_file == f"{mount['mountPath']}/policies.toml"
     assert "policies" not in [each["name"] for each in container(rendered, "namesrv")["volumeMounts"]]
-
-
-def test_nameservers_announce_the_names_of_their_pods_to_clients():
-    ((_, text, _),) = (each for each in components("production") if each[0] == "namesrv")
-    file = PropertiesFile("namesrv.conf", tuple(parse(text.encode())))
-    config = from_sources(NAMESRV, Sources(file=file, environment={"HOME": "/"}))
-    host = f"{FULLNAME}-namesrv-headless.mq.svc.cluster.local:9876"
-    assert config.namesrv_addr_list == ";".join(f"{FULLNAME}-namesrv-{n}.{host}" for n in range(3))
 
 
 class Pod:
@@ -297,31 +263,6 @@ def test_the_embedded_etcd_starts_with_the_arguments_and_a_controller_works_with
 RULES = '[[roleAddress]]\nset = "broker-a"\nmaster = "10.9.0.5:10911"\n'
 
 
-def namesrv_pod(rendered):
-    return rendered["StatefulSet", f"{FULLNAME}-namesrv"]["spec"]["template"]["spec"]
-
-
-def test_nameservers_read_rules_of_role_addresses_from_a_config_map_of_the_operator():
-    ((_, text, _),) = (each for each in components("everything") if each[0] == "namesrv")
-    config = from_sources(NAMESRV, Sources(file=PropertiesFile("f", tuple(parse(text.encode()))), environment={}))
-    rendered = objects_of("everything")
-    (source,) = (each["configMap"] for each in namesrv_pod(rendered)["volumes"] if each["name"] == "role-addresses")
-    assert source == {"name": "role-addresses", "items": [{"key": "prod.toml", "path": "role-addresses.toml"}]}
-    (mount,) = (each for each in container(rendered, "namesrv")["volumeMounts"] if each["name"] == "role-addresses")
-    # A mount of one path of the volume would not follow changes of the ConfigMap.
-    assert "subPath" not in mount
-    assert config.role_address_file == f"{mount['mountPath']}/role-addresses.toml"
-    assert "role-addresses" not in [each["name"] for each in container(rendered, "controller")["volumeMounts"]]
-
-
-def test_rules_of_role_addresses_in_the_values_become_a_file_that_the_nameserver_takes():
-    rendered = objects({"namesrv": {"roleAddresses": {"rules": RULES}}})
-    text = rendered["ConfigMap", f"{FULLNAME}-role-addresses"]["data"]["role-addresses.toml"]
-    assert rules_of_toml(text).digest == rules_of_toml(RULES).digest
-    (source,) = (each["configMap"] for each in namesrv_pod(rendered)["volumes"] if each["name"] == "role-addresses")
-    assert source["name"] == f"{FULLNAME}-role-addresses"
-
-
 def test_other_rules_of_role_addresses_restart_no_nameserver():
     one, other = (
         objects({"namesrv": {"roleAddresses": {"rules": rules}}}) for rules in (RULES, RULES.replace(".5:", ".6:"))
@@ -343,19 +284,3 @@ def test_member_port_is_open_and_where_controllers_look_brokers_up_and_clients_g
     assert found["namesrv"]["memberPort"] == "9866"
     assert found["namesrv"]["namesrvAddrList"] == ";".join(f"{host}:9876" for host in hosts)
     assert found["controller"]["namesrvAddr"] == ";".join(f"{host}:9866" for host in hosts)
-
-
-def test_notes_say_how_role_addresses_reach_brokers_and_clients_from_outside():
-    rules = {"roleAddresses": {"rules": RULES}}
-    outside = {"external": {"enabled": True}}
-
-    def notes(*layers):
-        return render({"namesrv": merged(*layers)})["NOTES.txt"]
-
-    assert "namesrv.memberPort, which always answers" in notes(rules)
-    assert "namesrv-headless.mq.svc.cluster.local:9866" in notes(rules, {"memberPort": 9866})
-    assert "namesrv.external.externalTrafficPolicy=Local" in notes(rules, outside)
-    assert "externalTrafficPolicy" not in notes(
-        rules, {"external": {"enabled": True, "externalTrafficPolicy": "Local"}}
-    )
-    assert "Role addresses" not in notes(outside)

@@ -100,11 +100,6 @@ def test_a_property_of_nameservers_restarts_them_alone():
     assert restarted(before, after) == {f"StatefulSet/{FULLNAME}-namesrv"}
 
 
-def test_a_property_of_controllers_restarts_them_alone():
-    before, after = objects({}), objects({"controller": {"config": {"suspectTimeoutMs": 5000}}})
-    assert changed(before, after) == (set(), set(), {name_of("controller"), name_of("controller", "ConfigMap")})
-
-
 def test_more_controllers_restart_nobody():
     values = merged(profile("production"), {"etcd": {"endpoints": ["e:2379"]}})
     before, after = objects(values), objects(merged(values, {"controller": {"replicas": 5}}))
@@ -128,24 +123,6 @@ def test_probes_resources_and_budgets_change_only_the_server_they_are_of():
     assert changed(objects({}), objects(probe)) == (set(), set(), {name_of("namesrv")})
     budget = {"controller": {"podDisruptionBudget": {"maxUnavailable": 0}}}
     assert changed(objects({}), objects(budget)) == (set(), set(), {name_of("controller", "PodDisruptionBudget")})
-
-
-def test_what_is_turned_on_is_added_and_what_is_turned_off_is_gone():
-    policies = {name_of("namesrv", "NetworkPolicy"), name_of("controller", "NetworkPolicy")}
-    off = {"networkPolicy": {"enabled": False}}
-    assert changed(objects(off), objects({})) == (policies, set(), set())
-    assert changed(objects({}), objects(off)) == (set(), policies, set())
-    monitors = {name_of("namesrv", "ServiceMonitor"), name_of("controller", "ServiceMonitor")}
-    assert changed(objects({}), objects({"metrics": {"serviceMonitor": {"enabled": True}}})) == (monitors, set(), set())
-
-
-def test_without_controllers_nothing_of_them_remains():
-    before, after = objects({}), objects({"controller": {"enabled": False}})
-    _, removed, others = changed(before, after)
-    assert removed == {key for key in before if key[1].startswith(f"{FULLNAME}-controller")}
-    lists = {name_of("namesrv", "ConfigMap"), name_of("namesrv", "NetworkPolicy")}
-    assert others == lists, "consoles have no controller to show, and nothing looks up topics"
-    assert restarted(before, after) == set()
 
 
 def leaves(values, above=()):

@@ -7,8 +7,6 @@ import tomllib
 import pytest
 from rendered_chart import EVERYTHING, REPOSITORY, objects, pod_specs
 
-from serving import __version__
-
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 #: Instructions, each on one line.
 INSTRUCTIONS = re.sub(r"\\\n\s*", " ", (REPOSITORY / "Dockerfile").read_text()).splitlines()
@@ -48,17 +46,6 @@ def test_the_build_is_shown_nothing_but_what_is_copied():
     assert sorted(line[1:] for line in lines if line.startswith("!")) == sorted(sources())
 
 
-def test_each_stage_stands_on_one_before_it_or_on_python():
-    known = set()
-    for line in arguments("FROM"):
-        base, name = line.split(" AS ")
-        assert base in known or re.fullmatch(r"python:\$\{PYTHON_VERSION\}-slim-\$\{DEBIAN_RELEASE\}", base)
-        known.add(name)
-    for line in arguments("COPY"):
-        if line.startswith("--from="):
-            assert line.split()[0].removeprefix("--from=") in known
-
-
 def test_the_python_of_the_image_is_one_that_the_project_takes():
     (version,) = (line.split("=")[1] for line in arguments("ARG") if line.startswith("PYTHON_VERSION"))
     assert PROJECT["project"]["requires-python"] == f">={version}"
@@ -90,21 +77,3 @@ def started_programs():
 def test_what_images_and_pods_start_are_programs_of_the_distribution():
     assert started_programs() == {"rmq-namesrv", "rmq-controller", "rmq-offset-manager", "rmq-analytics"}
     assert started_programs() <= set(PROJECT["project"]["scripts"])
-
-
-def test_the_analytics_image_has_the_extra_and_a_java():
-    assert any(".[analytics]" in line for line in arguments("RUN", "build-analytics"))
-    assert "analytics" in PROJECT["project"]["optional-dependencies"]
-    assert any("openjdk-17-jre-headless" in line for line in arguments("RUN", "analytics"))
-
-
-def test_the_servers_are_what_is_built_by_default():
-    assert arguments("FROM")[-1].endswith(" AS servers")
-
-
-def test_ports_and_labels_are_declared():
-    assert arguments("EXPOSE", "servers") == ["9876 9880 9878 9881"]
-    (labels,) = arguments("LABEL")
-    for name in ("title", "description", "licenses", "version", "revision"):
-        assert f"org.opencontainers.image.{name}=" in labels
-    assert f"VERSION={__version__}" in arguments("ARG", "runtime")

@@ -1,7 +1,7 @@
 """What peers and tools read when a request is not carried out."""
 
 import pytest
-from builders import CLUSTER, TOPIC
+from builders import TOPIC
 
 from namesrv.refusals import (
     FieldMissing,
@@ -61,28 +61,9 @@ def test_where_java_answers_success_or_an_exception_an_error_names_the_problem(r
 def test_a_topic_name_that_no_broker_can_create_is_cut_in_the_answer():
     longest, longer = "t" * 1024, "t" * 1025
     assert str(TopicNotExist(longest)) == str(TopicNotExist(longer)) == f"{NO_ROUTE}{longest}{FAQ}"
-    assert TopicNotExist(longer).topic == longer
 
 
 def test_only_a_missing_entry_is_answered_with_empty_fields_because_java_has_a_header_class_for_it():
     assert QueryNotFound("NS", "k").ext_fields == {}
     assert KvNamespaceNotFound("NS").ext_fields is None
     assert TopicNotExist(TOPIC).ext_fields is None
-
-
-@pytest.mark.parametrize(
-    ("refusal", "facts"),
-    [
-        (CodeNotSupported(9999), {"request_code": 9999}),
-        (FieldMissing("REGISTER_BROKER", "brokerName"), {"request": "REGISTER_BROKER", "field": "brokerName"}),
-        (
-            NameTooLong("GET_TOPICS_BY_CLUSTER", CLUSTER, 2000),
-            {"request": "GET_TOPICS_BY_CLUSTER", "field": CLUSTER, "chars": 2000},
-        ),
-        (QueryNotFound("NS", None), {"namespace": "NS", "key": None}),
-        (KvNamespaceNotFound(None), {"namespace": None}),
-        (TopicNotExist(TOPIC), {"topic": TOPIC}),
-    ],
-)
-def test_a_refusal_keeps_the_facts_of_its_message(refusal, facts):
-    assert vars(refusal) == facts

@@ -21,13 +21,13 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 from route_states import expire, lose_connection, register_broker, unregister_broker
 
-from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
-from namesrv.core.registration.request import Registration
+from namesrv.core.registration.registration import Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import CloseConnection, HeartbeatKind, StaleRegistration
 from namesrv.core.values.topics import TopicSettings
+from namesrv.refusals import RegistrationRefused
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import DataVersion, QueueData
@@ -159,7 +159,7 @@ class BrokerLives(RuleBasedStateMachine):
         except StopIteration:
             # It had nothing to compare.
             self.take(request, lambda: None)
-        except SingleTopicFromUnknownBroker:
+        except RegistrationRefused:
             assert self.ids(request.broker_name).get(request.broker_id) is None
         else:
             self.begun = request, steps
@@ -187,7 +187,7 @@ class BrokerLives(RuleBasedStateMachine):
             self.gone([(name, address)] if before else [])
             return
         if holder is None and len(request.topics) == 1:
-            with pytest.raises(SingleTopicFromUnknownBroker):
+            with pytest.raises(RegistrationRefused):
                 do()
             return
         do()
@@ -330,18 +330,18 @@ class BrokerLives(RuleBasedStateMachine):
     @invariant()
     def queues_are_those_of_living_sets_seen_alike_from_both_sides(self):
         topics = self.state.tables.topics
-        by_topic = {(t, name): data for t in topics.topics() for name, data in topics.queues_of(t).items()}
-        by_broker = {(t, name): data for name in self.acting for t, data in topics.topics_of(name).items()}
+        by_topic = {(t, name): data for t in topics.topics() for name, data in topics.of_topic(t).items()}
+        by_broker = {(t, name): data for name in self.acting for t, data in topics.of_broker(name).items()}
         assert by_topic == by_broker
         expected = {(t, name): perm for name, perms in self.perms.items() for t, perm in perms.items()}
         assert {key: data.perm for key, data in by_topic.items()} == expected
-        assert all(topics.queues_of(topic) for topic in topics.topics())
+        assert all(topics.of_topic(topic) for topic in topics.topics())
 
     @invariant()
     def the_census_is_a_recount(self):
         recount = {}
         for broker_set in self.state.tables.brokers.sets():
-            for topic in self.state.tables.topics.topics_of(broker_set.broker_name):
+            for topic in self.state.tables.topics.of_broker(broker_set.broker_name):
                 recount.setdefault((broker_set.cluster, kind_of(topic, ())), set()).add(topic)
         counted = {
             (cluster, kind): count

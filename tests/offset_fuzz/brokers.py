@@ -93,6 +93,8 @@ class Broker:
         self.boot_ms = self.world.clock.unix_ms()
         self.is_alive = True
         self.pending = {}
+        for group in self.world.groups.values():
+            group.connected.pop(self.address, None)
 
     # Its log
 

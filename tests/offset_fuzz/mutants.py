@@ -4,6 +4,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -39,15 +40,19 @@ def _reading_n():
 
 
 def _absent_is_raised():
-    def saved(self, key):
-        return None if self.reading is None else self.offset(self.reading, key)
+    """What a later reading does not show, has the value that an earlier one showed."""
+    prepare = rules.Before.__post_init__
 
-    def offset(self, reading, key):
-        values = [found.offsets.get((key.group, key.topic), {}).get(key.queue_id) for found in self.known.readings]
-        known = [value for value in values if value is not None]
-        return known[-1] if known and reading is self.reading else reading.offset(key)
+    def mutated(self):
+        readings, offsets = [], {}
+        for reading in self.known.readings:
+            names = {*offsets, *reading.offsets}
+            offsets = {name: {**offsets.get(name, {}), **reading.offsets.get(name, {})} for name in names}
+            readings.append(replace(reading, offsets=offsets))
+        self.known = replace(self.known, readings=tuple(readings))
+        prepare(self)
 
-    return [mock.patch.object(rules.Before, "saved", saved), mock.patch.object(rules.Before, "offset", offset)]
+    return [mock.patch.object(rules.Before, "__post_init__", mutated)]
 
 
 def _pop_is_pull():

@@ -52,6 +52,8 @@ class Group:
         self.begins_at_first = world.chance(0.5)
         #: Its member says how far it is; one that has not pulled yet does not.
         self.tells = world.chance(0.4)
+        #: How long it is connected before it pulls: its members share the queues first.
+        self.shares_s = world.random.choice([0, 0, 5])
         #: (topic, queue id) -> where it reads next.
         self.positions = {}
         #: When it is connected to a broker.
@@ -65,6 +67,9 @@ class Group:
 
     def is_connected(self, broker):
         return self.is_online and self.connected.get(broker.address, 1e18) <= self.world.loop.time()
+
+    def pulls_from(self, broker):
+        return self.is_connected(broker) and self.connected[broker.address] + self.shares_s <= self.world.loop.time()
 
     def connect(self, broker, within_s):
         self.connected.setdefault(broker.address, self.world.loop.time() + self.world.random.uniform(0, within_s))
@@ -275,6 +280,8 @@ class World:
         self.pops_in_kv = self.can_pop and self.chance(0.2)
         self.remaking_deletes_offsets = self.chance(0.5)
         self.slaves_clear_queues = self.chance(0.7)
+        #: Members are connected with slaves too, not only with the master.
+        self.reaches_slaves = self.chance(0.5)
         self.loss = self.random.choice([0, 0, 0.005, 0.03])
         self.has_equal_lengths = self.chance(0.3)
         self.rate = self.random.choice([0.3, 3, 20])
@@ -295,8 +302,8 @@ class World:
             self.groups[group.name] = group
         self.managers = [Manager(self, number) for number in range(self.random.choice([1, 1, 2]))]
         self.deleted = set()
-        #: A group that was stopped and deleted, and starts again after the failover.
-        self.returning = None
+        #: Groups that were stopped before or at the failover, and start again after it.
+        self.returning = []
         #: When each topic was made anew last.
         self.remade_s = {}
         self.writes = self.raises = 0
@@ -359,10 +366,9 @@ class World:
     async def _run(self, seconds):
         for broker in self.brokers:
             broker.boot()
-        for group in self.groups.values():
-            for broker in self.brokers:
-                group.connect(broker, 5)
         self._elect(self.brokers[0])
+        for group in self.groups.values():
+            self._connect(group, 5)
         works = [self._produce(), self._consume(), self._copy(), self._operate(), self._fail()]
         for manager in self.managers:
             works += [manager.run_lease(), manager.run_following(), manager.readings.run()]
@@ -417,7 +423,7 @@ class World:
             for group in self.groups.values():
                 if not group.is_online:
                     continue
-                if master is not None and group.is_connected(master):
+                if master is not None and group.pulls_from(master):
                     group.consume(master)
                 # Pulls carry commits too. Without a master clients commit to any replica.
                 if alive and (tick % 10 == 0 or (master is not None and self.chance(0.3))):
@@ -425,13 +431,17 @@ class World:
                 if self.chance(0.002):
                     self._stop_or_start(group)
 
+    def _connect(self, group, within_s):
+        for broker in self.brokers:
+            if self.reaches_slaves or broker is self.master:
+                group.connect(broker, within_s)
+
     def _stop_or_start(self, group):
         group.is_online = not group.is_online
         group.positions = {}
         if group.is_online:
             group.connected = {}
-            for broker in self.brokers:
-                group.connect(broker, 1)
+            self._connect(group, 1)
 
     async def _copy(self):
         tick = 0
@@ -546,7 +556,7 @@ class World:
             if group.is_online and self.chance(0.7):
                 # A group is stopped before it is deleted, and may start again once another broker is master.
                 self._stop_or_start(group)
-                self.returning = group
+                self.returning.append(group)
             self.master.drop_offsets(group.name, topic)
         elif what == "remake":
             self._remake(topic)
@@ -565,6 +575,11 @@ class World:
     async def _failover(self, copy):
         former = self.master
         former.is_alive = False
+        for group in self.groups.values():
+            if group.is_online and self.chance(0.3):
+                # Its members end with the master, and forget where they were.
+                self._stop_or_start(group)
+                self.returning.append(group)
         before, self.followed = self.followed, None
         self.master = None
         self.tell(f"{former.address} is killed, its log ends at {former.log.end}")
@@ -578,13 +593,13 @@ class World:
             self._elect(chosen)
             if self.chance(0.4):
                 self._send(self.random.randint(20, 600))
-            self._go_on_after_promotion()
+            self._start_returning(0.5)
             if len(self.managers) > 1 and self.chance(0.2):
                 self._pause(self.random.choice(self.managers))
             await asyncio.sleep(self.random.uniform(1, 10))
-            if self.chance(0.2):
-                # Members of some groups are awaited yet.
+            if self.chance(0.4):
                 self._remake(self.random.choice(self.topics))
+            self._start_returning(1)
             former.boot()
             return
         self._lose(former, copy)
@@ -595,12 +610,17 @@ class World:
         else:
             self.master = former
             self.followed = before._replace(boot_unix_ms=former.boot_ms)
+            for group in self.groups.values():
+                group.connect(former, self.random.choice([0.1, 30]))
             self.tell(f"{former.address} is master again, its log ends at {former.log.end}")
+        await asyncio.sleep(self.random.uniform(0, 10))
+        self._start_returning(1)
 
-    def _go_on_after_promotion(self):
-        group, self.returning = self.returning, None
-        if group is not None and not group.is_online and self.chance(0.7):
-            self._stop_or_start(group)
+    def _start_returning(self, share):
+        for group in [group for group in self.returning if self.chance(share)]:
+            self.returning.remove(group)
+            if not group.is_online:
+                self._stop_or_start(group)
 
     def _lose(self, broker, copy):
         """Let a broker come back with its store, or with less."""

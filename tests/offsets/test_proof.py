@@ -256,7 +256,9 @@ class BrokerSet:
 
     def common_end(self):
         """Return where the bytes of the log that was read and those of the present one really part."""
-        (read, _, _), now = self.read, self.logs[self.master].messages
+        log = self.logs[self.master]
+        # An emptied replica copies from where the master's log begins by then.
+        read, now = ([each for each in logged if each.place >= log.begin] for logged in (self.read[0], log.messages))
         end = 0
         for former, present in zip(read, now, strict=False):
             if former != present:

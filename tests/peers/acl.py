@@ -28,7 +28,7 @@ BROKERS = Keys("inner-brokers", "s3cret-of-the-brokers")
 #: A user with the rights that our servers and the sampler need, and hardly more.
 LEAST = Keys("least-rights", "s3cret-of-the-least")
 STRANGER = Keys("control-plane", "s3cret-of-nobody")
-#: The user of an offset manager, with the rights of the table in controller/OPERATIONS.md.
+#: The user of an offset manager, with the rights of the table in docs/broker-acl.md.
 OFFSETS = Keys("offset-manager", "s3cret-of-the-offset-manager")
 #: A user that brokers know, and permit nothing.
 POWERLESS = Keys("no-rights", "s3cret-of-the-powerless")

@@ -23,11 +23,10 @@ WAITS = "1s"
 class Prometheus:
     """A Prometheus with a configuration of its own, and its HTTP API.
 
-    `planes` is plane -> job -> ports that it scrapes each second; `hurry` shortens the times of a rule file's text.
-    `alertmanager` is the port of one that it tells.
+    `planes` is plane -> job -> ports that it scrapes each second.
     """
 
-    def __init__(self, folder, planes, *, hurry=None, alertmanager=None):
+    def __init__(self, folder, planes):
         folder.mkdir()
         self.port = free_port()
         scrapes = [
@@ -43,12 +42,9 @@ class Prometheus:
         ]
         configuration = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-            "rule_files": [_copied(folder, path, hurry or _flattened) for path in RULES],
+            "rule_files": [_hurried(folder, path) for path in RULES],
             "scrape_configs": scrapes,
         }
-        if alertmanager:
-            targets = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
-            configuration["alerting"] = {"alertmanagers": targets}
         file = folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(configuration))
         words = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
@@ -81,13 +77,10 @@ class Prometheus:
         return {each["labels"]["alertname"]: each["annotations"] for each in alerts if each["state"] == "firing"}
 
 
-def _flattened(text):
-    text = re.sub(r"\bfor: \w+", f"for: {WAITS}", text)
+def _hurried(folder, path):
+    """Copy a rule file with shorter times, and return where it is."""
+    text = re.sub(r"\bfor: \w+", f"for: {WAITS}", path.read_text())
     text = re.sub(r"\boffset \d+[smh]", f"offset {WINDOW}", text)
-    return re.sub(r"\[\d+[smh]\]", f"[{WINDOW}]", text)
-
-
-def _copied(folder, path, hurry):
     copy = folder / path.name
-    copy.write_text(hurry(path.read_text()))
+    copy.write_text(re.sub(r"\[\d+[smh]\]", f"[{WINDOW}]", text))
     return str(copy)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from rmq.cli.moments import unix_ms_of
-from rmq.commands.groups.reset_plan import (
+from rmq.commands.group_reset import (
     QueueFacts,
     ResetTarget,
     ResetWay,

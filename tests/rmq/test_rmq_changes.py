@@ -5,9 +5,8 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from rmq.output.changes import changes_between, keyed, rendered_changes
+from rmq.cli.watch import changes_between, keyed, picture, rendered_changes
 from rmq.output.formats import Style
-from rmq.output.screen import picture
 
 NOW = 1_800_000_000_000
 

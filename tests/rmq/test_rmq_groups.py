@@ -14,16 +14,17 @@ from rmq_runs import Rmq
 from rmq_watchers import watching
 
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
-from rmq.commands.groups.reset_plan import (
+from rmq.commands.group_reset import (
     BrokerReset,
     QueueFacts,
     ResetTarget,
     ResetWay,
     TargetKind,
     WantedReset,
+    carry_out_all,
+    failure_in,
     planned_row,
 )
-from rmq.commands.groups.reset_run import carry_out_all, failure_in
 from rmq.site.settings import settings_of
 from rmq.site.site import Site
 

@@ -14,8 +14,7 @@ from peers.etcd import Etcd, certificate
 from peers.programs import require
 from rmq_runs import Rmq
 
-from rmq.cli.profiles import profile_of
-from rmq.failures import CommandFailed, WrongUse
+from rmq.failures import CommandFailed
 from rmq.site.http_api import ANSWER_BYTES_MAX, ApiRequest, call, controllers
 from rmq.site.settings import settings_of
 from rmq.site.site import Site
@@ -186,6 +185,15 @@ FAULT = '{"error":{"code":"unavailable","message":"This controller is starting."
     [
         (http(FAULT, "503 Unavailable"), 1, "HTTP status 503: This controller is starting."),
         (http(FAULT, "403 Forbidden"), 5, "HTTP status 403: This controller is starting."),
+        (
+            http('{"error":{"code":"x","message":"no"}}', "401 No"),
+            5,
+            "no Name a file with the token: --admin-token-file",
+        ),
+        (http('{"error":{"code":"x","message":"No set x."}}', "404 No"), 4, "HTTP status 404: No set x."),
+        (http('{"error":{"code":"x","message":"There is nothing at /v1/x."}}', "404 No"), 6, "has no such HTTP API"),
+        (http("<html>", "404 Not Found"), 6, "has no such HTTP API"),
+        (http("later", "503 Busy"), 1, "HTTP status 503, and no reason that can be read"),
         (http("", "302 Found", "Location: http://127.0.0.1:1/\r\n"), 1, "HTTP status 302"),
         (http("<html>"), 6, "has no such HTTP API"),
         (http('{"items":' + "[" * 100_000), 6, "has no such HTTP API"),
@@ -266,16 +274,7 @@ def test_our_controller_refuses_in_its_own_words(servers):
     assert "limit must be a whole number from 1 to" in str(failed.value)
 
 
-# Settings
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"namesrv": ""}, {"tls_ca": ""}, {"access_key_file": ""}, {"timeout": ""}],
-)
-def test_option_from_an_unset_variable_is_wrong_use_and_no_default(options):
-    with pytest.raises(WrongUse, match="is blank"):
-        settings_of(options, {"NAMESRV_ADDR": "ns1:9876", "RMQ_TLS_CA": "/ca"}, {})
+# Words
 
 
 @pytest.mark.parametrize(
@@ -294,52 +293,6 @@ def test_blank_word_of_a_command_is_wrong_use_and_does_not_stand_for_all(run_her
     ran = run_here(*words)
 
     assert (ran.code, "is blank: give it a value" in ran.err) == (2, True), ran
-
-
-def test_blank_variable_of_the_environment_is_unset():
-    assert settings_of({}, {"NAMESRV_ADDR": "", "RMQ_TIMEOUT": ""}, {"namesrv": "p:1"}).namesrv == ("p:1",)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://",
-        "http://h:0",
-        "http://h:99999",
-        "http://user:secret@h:1",
-        "http://h:1/path",
-        "http://h:1?x",
-        "http://[::1",
-        "http://a b",
-        "http://h\r\nX: y",
-        "ftp://h",
-    ],
-)
-def test_url_that_is_more_or_less_than_a_host_is_wrong_use(url):
-    with pytest.raises(WrongUse, match="is no URL such as http://host:9881"):
-        settings_of({"controller_http": url}, {}, {})
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("current = 'a'\n[profiles.a]\nnamesrv = []", "namesrv is blank"),
-        ("current = 'a'\n[profiles.a]\ntls_ca = ''", "tls-ca is blank"),
-        ("current = 'a'\n[profiles.a]\nnamesrv = ['a:1', 7]", "must be a text or a list of texts"),
-        ("current = 'a'\n[profiles.a]\ntimeout = true", "the profile's timeout must be a text"),
-        ("current = 'a'\n[profiles.a]\ntls = 'yes'", "tls must be true or false, not yes"),
-        ("current = 7\n[profiles.7]", "no profile 7"),
-        ("current = ''", "no profile"),
-        ("current = 'a'\ncurrent = 'b'", "is no TOML"),
-        ("x = " + "[" * 100_000, "nested too deeply"),
-        ("\0", "is no TOML"),
-    ],
-)
-def test_profile_that_cannot_be_used_is_named(tmp_path, text, sentence):
-    file = tmp_path / "config.toml"
-    file.write_text(text)
-    with pytest.raises(CommandFailed, match=sentence):
-        settings_of({}, {}, profile_of(None, {"RMQ_CONFIG": str(file)}))
 
 
 def test_wrong_words_with_escape_sequences_do_not_reach_the_terminal(rmq):

@@ -109,22 +109,18 @@ def test_queues_may_be_given(tmp_path, samplers, command):
     assert (topic["queues_before"], topic["sets"]) == (5, 3)
 
 
-def test_topic_without_a_snapshot_has_to_be_told_its_queues(samplers, command):
+@pytest.mark.parametrize(
+    ("topic", "sentence"),
+    [
+        ("orders", "give its queues with --queues and --sets"),
+        ("orders-eu", "orders-eu was not sampled"),
+        ("payments", "holds for payments"),
+    ],
+)
+def test_what_is_not_recorded_is_named(samplers, command, topic, sentence):
     samplers.samples(minutes=3)
-    code, error = command()
-    assert (code, "give its queues with --queues and --sets" in error) == (4, True)
-
-
-def test_topic_that_was_not_sampled_is_named(samplers, command):
-    samplers.samples(minutes=3)
-    code, error = command(topics="orders-eu")
-    assert (code, "orders-eu was not sampled" in error) == (4, True)
-
-
-def test_topic_without_a_policy_is_named(samplers, command):
-    samplers.samples("payments", minutes=3)
-    code, error = command(topics="payments")
-    assert (code, "holds for payments" in error) == (4, True)
+    code, error = command(topics=topic)
+    assert (code, sentence in error) == (4, True), error
 
 
 def test_topic_of_two_clusters_has_a_run_for_each(tmp_path, samplers, command):

@@ -3,9 +3,8 @@
 import pytest
 
 from rmq.cli.profiles import profile_of
-from rmq.failures import UnknownName, WrongUse
+from rmq.failures import CommandFailed, UnknownName, WrongUse, nearest_names, unknown_sentence
 from rmq.site.access import keys_in, signer_of, tls_context_of
-from rmq.site.nearest import nearest_names, unknown_sentence
 from rmq.site.settings import settings_of
 
 PROFILES = """
@@ -92,16 +91,29 @@ def test_several_addresses_are_tried_in_their_order_and_each_once():
         ({"timeout": "nan"}, "nan is no number of seconds"),
         ({"timeout": "0"}, "0 is no number of seconds"),
         ({"tls": "perhaps"}, "tls must be true or false"),
+        ({"offset_manager": "o1:9883"}, "o1:9883 is no URL such as http://host:9883"),
+        *(({name: ""}, "is blank") for name in ("namesrv", "tls_ca", "access_key_file", "timeout")),
     ],
 )
-def test_wrong_values_are_named(options, text):
+def test_wrong_values_are_named_and_no_default_stands_for_them(options, text):
     with pytest.raises(WrongUse, match=text):
-        settings_of(options, {}, {})
+        settings_of(options, {"NAMESRV_ADDR": "ns1:9876", "RMQ_TLS_CA": "/ca"}, {})
 
 
-def test_wrong_type_in_a_profile_is_named():
-    with pytest.raises(WrongUse, match="the profile's namesrv must be a text or a list of texts"):
-        settings_of({}, {}, {"namesrv": 9876})
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://", "http://h:0", "http://h:99999", "http://user:secret@h:1", "http://h:1/path", "http://h:1?x"),
+        *("http://[::1", "http://a b", "http://h\r\nX: y", "ftp://h"),
+    ],
+)
+def test_url_that_is_more_or_less_than_a_host_is_wrong_use(url):
+    with pytest.raises(WrongUse, match="is no URL such as http://host:9881"):
+        settings_of({"controller_http": url}, {}, {})
+
+
+def test_blank_variable_of_the_environment_is_unset():
+    assert settings_of({}, {"NAMESRV_ADDR": "", "RMQ_TIMEOUT": ""}, {"namesrv": "p:1"}).namesrv == ("p:1",)
 
 
 def test_profile_is_the_wanted_one_else_of_the_environment_else_the_current(config):
@@ -134,11 +146,21 @@ def test_no_file_is_no_profile_unless_one_is_wanted(tmp_path, monkeypatch):
         ("currant = 'a'", "no setting currant; did you mean current"),
         ("current = 'a'\n[profiles.a]\nnameserv = 'x:1'", "profile a: no setting nameserv; did you mean namesrv"),
         ("current = 'a'\n[profiles]\na = 1", "profiles.a must be a table"),
+        ("current = 'a'\n[profiles.a]\nnamesrv = []", "namesrv is blank"),
+        ("current = 'a'\n[profiles.a]\ntls_ca = ''", "tls-ca is blank"),
+        ("current = 'a'\n[profiles.a]\nnamesrv = ['a:1', 7]", "namesrv must be a text or a list of texts"),
+        ("current = 'a'\n[profiles.a]\ntimeout = true", "the profile's timeout must be a text"),
+        ("current = 'a'\n[profiles.a]\ntls = 'yes'", "tls must be true or false, not yes"),
+        ("current = 7\n[profiles.7]", "no profile 7"),
+        ("current = ''", "no profile"),
+        ("current = 'a'\ncurrent = 'b'", "is no TOML"),
+        ("x = " + "[" * 100_000, "nested too deeply"),
+        ("\0", "is no TOML"),
     ],
 )
 def test_unusable_file_of_profiles_is_named(config, text, sentence):
-    with pytest.raises(WrongUse, match=sentence):
-        profile_of(None, config(text))
+    with pytest.raises(CommandFailed, match=sentence):
+        settings_of({}, {}, profile_of(None, config(text)))
 
 
 def test_profiles_with_keys_that_others_can_read_are_refused_with_what_to_do(config):

@@ -7,9 +7,16 @@ the kernel removes an address up to a second after its lifetime.
 import heapq
 import itertools
 
-from role_agent.rules.address_holder import AddressHolder, lifetime_s
+from role_agent.rules.address_holder import (
+    AddressHolder,
+    ProbeAddress,
+    QueryPeers,
+    ReleaseAddress,
+    RenewAddress,
+    TakeAddress,
+    lifetime_s,
+)
 from role_agent.rules.answers import PeerRequest, role_line
-from role_agent.rules.effects import ProbeAddress, QueryPeers, ReleaseAddress, RenewAddress, TakeAddress
 
 LEASE_MS = 3000
 PEER_TIMEOUT_MS = 400

@@ -2,11 +2,13 @@
 
 import pytest
 
-from role_agent.rules.address_holder import CLAIM_MARGIN_MS, REPORTED_FOR_MS, AddressHolder, Phase
-from role_agent.rules.answers import PeerAnswer, PeerReply, PeerRequest, PeerVerb, role_line
-from role_agent.rules.effects import (
+from role_agent.rules.address_holder import (
+    CLAIM_MARGIN_MS,
+    REPORTED_FOR_MS,
+    AddressHolder,
     EndSessions,
     NotifyClients,
+    Phase,
     ProbeAddress,
     QueryPeers,
     ReleaseAddress,
@@ -14,6 +16,7 @@ from role_agent.rules.effects import (
     RenewAddress,
     TakeAddress,
 )
+from role_agent.rules.answers import PeerAnswer, PeerReply, PeerRequest, PeerVerb, role_line
 
 LEASE_MS = 3000
 PEERS = frozenset({"10.0.0.2:9990", "10.0.0.3:9990"})

@@ -2,9 +2,9 @@
 
 from fakes.clock import FakeClock
 
-from role_agent.host_actions import HostActions
+from role_agent.agent import HostActions
 from role_agent.log import AgentLog
-from role_agent.rules.effects import EndSessions
+from role_agent.rules.address_holder import EndSessions
 
 TICK_MS = 50
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from peers.waiting import seconds_until, wait_until
 
-from role_agent.network.addresses import AddressTable
-from role_agent.network.neighbours import Neighbours
-from role_agent.network.sessions import can_close, close_connections_at, close_sessions
+from role_agent.network.host import Neighbours
+from role_agent.network.kernel import AddressTable, can_close, close_connections_at, close_sessions
 
 ADDRESS = ip_interface("10.99.0.100/24")
 ADDRESS_6 = ip_interface("fd99::100/64")

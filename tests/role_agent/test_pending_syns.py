@@ -1,6 +1,6 @@
 """Requests for a connection that wait for a host: which are kept, for how long, and how many."""
 
-from role_agent.rules.pending_syns import AGE_MAX_MS, SYNS_MAX, PendingSyns
+from role_agent.syn_relay import AGE_MAX_MS, SYNS_MAX, PendingSyns
 
 
 def pending(*connections, now_ms=0):

@@ -12,11 +12,9 @@ from connecting_hosts import BUSY_S, ConnectingHost, is_connected
 
 from remoting.clock import BootClock
 from role_agent.log import AgentLog
-from role_agent.network.addresses import AddressTable
-from role_agent.network.sessions import close_sessions
-from role_agent.network.syn_sockets import SynSockets
+from role_agent.network.kernel import AddressTable, close_sessions
 from role_agent.network.syns import connection_of
-from role_agent.syn_relay import SynRelay
+from role_agent.syn_relay import SynRelay, SynSockets
 
 ADDRESS = ip_interface("10.99.0.100/24")
 ADDRESS_6 = ip_interface("fd99::100/64")

@@ -9,10 +9,10 @@ import pytest
 from connecting_hosts import BUSY_S, ConnectingHost, is_connected
 from peers.waiting import wait_until
 
-from role_agent.network.addresses import AddressTable
 from role_agent.network.frames import with_tcp_checksum
-from role_agent.network.syn_sockets import SynSockets
+from role_agent.network.kernel import AddressTable
 from role_agent.network.syns import relayed
+from role_agent.syn_relay import SynSockets
 
 ADDRESS = ip_interface("10.99.0.100/24")
 ADDRESS_6 = ip_interface("fd99::100/64")

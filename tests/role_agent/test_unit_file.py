@@ -8,7 +8,7 @@ from pathlib import Path
 
 from peers.programs import require
 
-from role_agent.systemd import SystemdNotices
+from role_agent.service import SystemdNotices
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,12 +20,10 @@ from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.roles.changes import RoleChanges
 from controller.switchover.events import RollingRestartEnded, RollingRestartPhaseEntered, SwitchoverPhaseEntered
 from controller.switchover.rolling_restart import RestartPhase
-from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
-from controller.switchover.runner import SwitchoverParts
+from controller.switchover.rolling_restarts import RollingRestarts
 from controller.switchover.service import Switchovers
-from controller.wire.log_end_queries import LogEndQueries
-from controller.wire.replica_info_cache import ReplicaInfoCache
-from controller.wire.switchover_queries import SwitchoverQueries
+from controller.wire.broker_queries import LogEndQueries, SwitchoverQueries
+from controller.wire.handlers import ReplicaInfoCache
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -122,29 +120,20 @@ class Controller:
     def _plan(self, watcher, client):
         """Wire what operators plan, as `app/service.py` does."""
         engine, queries = self.engine, SwitchoverQueries(client)
-        roles = engine.roles
-        parts = SwitchoverParts(
-            control=engine.control,
-            holds=roles.holds,
-            serving=roles.serving,
-            checkers=roles.checkers,
-            query_log_ends=LogEndQueries(client).query,
-            clock=self.process,
-            emit=watcher.tell,
+        query = LogEndQueries(client).query
+        self.switchovers = Switchovers(
+            engine.control, engine.roles, query, queries.all_ack, self.process, watcher.tell, engine.begin
         )
-        self.switchovers = Switchovers(parts, queries.all_ack, engine.begin)
         self.documents, self.has_documents = DocumentStore(self.backend, [DocumentKind.ROLLING_RESTART]), False
         self.restarts = RollingRestarts(
-            RestartParts(
-                control=engine.control,
-                switchovers=self.switchovers,
-                documents=self.documents,
-                check_leads=self.check_leads,
-                query_boot=queries.boot_unix_ms,
-                clock=self.process,
-                emit=watcher.tell,
-                start=engine.begin,
-            )
+            control=engine.control,
+            switchovers=self.switchovers,
+            documents=self.documents,
+            check_leads=self.check_leads,
+            query_boot=queries.boot_unix_ms,
+            clock=self.process,
+            emit=watcher.tell,
+            start=engine.begin,
         )
         self.tasks.keep_running(engine.publish_role_changes, "publish_role_changes")
         self.tasks.keep_running(self.restarts.look_at_restarts, "look_at_restarts")

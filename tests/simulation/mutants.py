@@ -11,8 +11,7 @@ from controller.app import controller_core
 from controller.decisions import election
 from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import decide_election, elect
-from controller.decisions.membership import decide_adoption, decide_id
-from controller.decisions.sync_state import decide_alteration
+from controller.decisions.membership import decide_adoption, decide_alteration, decide_id
 from controller.failover import election_runner, requests
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.group import Group

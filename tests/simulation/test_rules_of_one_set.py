@@ -10,12 +10,13 @@ from controller.decisions.membership import (
     Applicant,
     Cleaning,
     Registrant,
+    WantedSyncStateSet,
     decide_adoption,
+    decide_alteration,
     decide_cleaning,
     decide_id,
     decide_registration,
 )
-from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
 from controller.failure_detection.heartbeats import LastHeartbeat
 from controller.sets.stored_set import StoredSet
 from remoting.protocol.errors import RequestRefused

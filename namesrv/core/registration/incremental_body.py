@@ -1,6 +1,6 @@
 """The body of a registration as brokers write it, of which only what differs from the previous one is decoded.
 
-A new text is compared from both ends with the blocks of the broker's last one (`reported_topics.py`); only the blocks
+A new text is compared from both ends with the blocks of the broker's last one (`accepted_topics.py`); only the blocks
 in between are decoded. That is exact, not a guess: a JSON object whose text is cut between members is the union of what
 the pieces say, and each piece was decoded once. Pure: text in, values out.
 """
@@ -15,11 +15,15 @@ import msgspec
 
 from namesrv.core.registration.accepted_topics import (
     AcceptedTopics,
+    Block,
     PreviousRegistration,
     RegistrationBody,
+    ReportedTopics,
     check_topic_count,
+    table_start,
+    text_digest,
+    without_time,
 )
-from namesrv.core.registration.reported_topics import Block, ReportedTopics, table_start, text_digest, without_time
 from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong

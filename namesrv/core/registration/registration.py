@@ -4,16 +4,14 @@ Answers to `RouteInfoManager.registerBroker` (docs/protocol/namesrv.md 3.2). Pur
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
 
-from namesrv.core.registration.request import Registration
-from namesrv.core.tables.broker_connections import registered, removal_event
+from namesrv.core.registration.accepted_topics import PreviousRegistration, ReportedTopics
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
-from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
+from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow, registered, removal_event
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -25,9 +23,77 @@ from namesrv.core.values.effects import (
     RouteChanges,
 )
 from namesrv.core.values.topics import QueueChanges, TopicSettings, compare_topics
-from namesrv.refusals import TooManyMembers
-from remoting.protocol.errors import RequestRefused
+from namesrv.refusals import RegistrationRefused, TooManyMembers
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo
+
+#: The heartbeat timeout of a broker that requests none, in ms.
+HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
+#: The longest heartbeat timeout, in ms: with a longer one a broker could stay in the routes for good.
+HEARTBEAT_TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
+
+#: The version of a registration without a body.
+NO_VERSION: Final = DataVersion()
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """Which broker registers, where, and with which topics."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    #: `host:port` that the broker advertises; with the name it identifies the process.
+    address: str
+    ha_server_addr: str = ""
+    zone_name: str | None = None
+    #: None from a 4.x broker, which does not know the field.
+    enable_acting_master: bool | None = None
+    heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
+    data_version: DataVersion = NO_VERSION
+    #: All topics, one part of a split registration, or the changed ones only: they cannot be distinguished. Of topics
+    #: that are known to be as before, none need to be here.
+    topics: Mapping[str, TopicSettings] = msgspec.field(default_factory=dict)
+    mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
+    #: None keeps what is stored.
+    filter_servers: tuple[str, ...] | None = None
+    connection_id: int
+    #: Whence the registration came, as `network_of`.
+    network: str = ""
+    #: The connection is gone already.
+    is_late: bool = False
+    #: Ordinal of the broker's release.
+    version: int = 0
+    #: Topics that were left out because their names cannot be topics.
+    ignored_topics: int = 0
+    #: Size of the request's body as it came.
+    body_bytes: int = 0
+    #: The text in digests, to recognise the same or a similar one.
+    reported: ReportedTopics | None = None
+    #: What `topics` are the difference to; None if they are all that was reported.
+    base: PreviousRegistration | None = None
+
+    @property
+    def key(self) -> LiveKey:
+        """The member that registers."""
+        return LiveKey(self.broker_name, self.address)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """All that a broker reports of itself beside its topics."""
+        return (
+            self.cluster,
+            self.broker_id,
+            self.ha_server_addr,
+            self.zone_name,
+            self.enable_acting_master,
+            self.heartbeat_timeout_ms,
+            self.version,
+        )
+
+    @property
+    def reported_topics(self) -> int:
+        """How many topics the broker reported, with those that are not in `topics`."""
+        return self.reported.topics if self.reported else len(self.topics)
+
 
 #: Brokers of one set; all of them are in each route of its topics.
 MEMBERS_MAX: Final = 100
@@ -39,20 +105,6 @@ _CROWD: Final = 8
 _SHARE_IN_CROWD: Final = 16
 
 Value = TypeVar("Value")
-
-
-class SingleTopicFromUnknownBroker(RequestRefused):
-    """One topic alone from a broker that is not registered yet; its next full registration repairs it.
-
-    Java's text; brokers log it. Java leaves an empty set behind, here nothing changes.
-    """
-
-    ext_fields = MappingProxyType({})
-
-    def __init__(self, registration: Registration) -> None:
-        self.broker_name = registration.broker_name
-        self.address = registration.address
-        super().__init__("register broker failed")
 
 
 class MasterAddresses(msgspec.Struct, frozen=True):
@@ -80,7 +132,7 @@ class TopicPlaces:
 
     def __init__(self, tables: RouteTables, broker_set: RegisteredSet, sets_max: int) -> None:
         self._of_host = tables.brokers.of_network(broker_set.network)
-        self._has = tables.topics.topics_of(broker_set.broker_name)
+        self._has = tables.topics.of_broker(broker_set.broker_name)
         self._holders_of = tables.topics.holders_of
         self._sets_max = sets_max
         self._crowd = _CROWD * sets_max
@@ -108,32 +160,24 @@ class TopicPlaces:
                 yield topic, value
 
 
-def compare_queues(
+def compare(
     tables: RouteTables, registration: Registration, topic_sets_max: int
-) -> CooperativeTask[QueueChanges]:
-    """Work out which queues a registration changes; a cooperative task.
+) -> CooperativeTask[tuple[QueueChanges, Mapping[str, TopicQueueMappingInfo]]]:
+    """Work out which queues and mappings a registration changes; a cooperative task.
 
-    The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
+    The result holds as long as no topic, permission or member of the set changes. Raises RegistrationRefused for one
+    topic of an unknown broker.
     """
     transition = _transition_of(tables, registration)
+    mappings: dict[str, TopicQueueMappingInfo] = {}
     if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
-        return QueueChanges()
-    return (yield from _queue_changes(tables, registration, transition, topic_sets_max))
-
-
-def compare_mappings(
-    tables: RouteTables, registration: Registration
-) -> CooperativeTask[Mapping[str, TopicQueueMappingInfo]]:
-    """Return the mappings that a registration changes; as `compare_queues`."""
-    changed: dict[str, TopicQueueMappingInfo] = {}
-    transition = _transition_of(tables, registration)
-    if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
-        return changed
+        return QueueChanges(), mappings
+    queues = yield from _queue_changes(tables, registration, transition, topic_sets_max)
     before = tables.mappings.of_broker(registration.broker_name)
     for part in in_batches(registration.mappings.items()):
-        changed |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
+        mappings |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
         yield
-    return changed
+    return queues, mappings
 
 
 def decide(
@@ -147,8 +191,8 @@ def decide(
 ) -> RegistrationDecision | RegistrationConflicted:
     """Return what `registration` changes beside the `queues` and `mappings` it changes, or by whom it is turned away.
 
-    Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
-    a changed registration does not carry leave the set.
+    Raises RegistrationRefused as `compare`. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics
+    that a changed registration does not carry leave the set.
     """
     transition = _transition_of(tables, registration)
     if isinstance(transition, RegistrationConflicted):
@@ -159,7 +203,7 @@ def decide(
     if _is_authoritative(registration, transition):
         lifted = _lifted(tables, registration, transition)
         if delete_missing_topics and transition.is_changed and not registration.mappings:
-            has = tables.topics.topics_of(registration.broker_name)
+            has = tables.topics.of_broker(registration.broker_name)
             removed = tuple(topic for topic in has if topic not in registration.topics)
     removed_members, superseded = _superseded(tables, registration, transition, now_ms)
     return RegistrationDecision(
@@ -206,7 +250,8 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
         if conflict is not None:
             return conflict
     if holder is None and len(registration.topics) + registration.ignored_topics == 1:
-        raise SingleTopicFromUnknownBroker(registration)
+        # Java's text, and it leaves an empty set behind. The next full registration repairs it.
+        raise RegistrationRefused("register broker failed")
     if holder is None and len(others) >= MEMBERS_MAX:
         raise TooManyMembers(registration.broker_name, MEMBERS_MAX)
     if holder is None and [each.network for each in others.values()].count(registration.network) >= MEMBERS_OF_HOST_MAX:
@@ -296,7 +341,7 @@ def _queue_changes(
     wanted: Iterable[tuple[str, QueueData]] = ((topic, values[settings]) for topic, settings in admitted)
     if kept:
         wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
-    changes = yield from compare_topics(tables.topics.topics_of(name), wanted)
+    changes = yield from compare_topics(tables.topics.of_broker(name), wanted)
     return changes._replace(left_out=places.left_out)
 
 

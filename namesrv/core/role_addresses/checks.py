@@ -2,7 +2,7 @@
 
 An address is given to peers from the first time on that it led there. Later failures are reported and change nothing:
 while a set fails over, an address leads nowhere for a moment, and to give peers other addresses then would undo what it
-is for. Nothing here connects; `namesrv/app/role_address_dial_back.py` does.
+is for. Nothing here connects; `namesrv/app/role_addresses.py` does.
 """
 
 from collections.abc import Collection, Iterable, Iterator

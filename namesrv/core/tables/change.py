@@ -10,9 +10,7 @@ import msgspec
 
 from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey, LiveRow, LiveTable
-from namesrv.core.tables.mapping_table import MappingTable
-from namesrv.core.tables.permission_overrides import PermissionOverrides
-from namesrv.core.tables.topic_table import TopicTable
+from namesrv.core.tables.topic_table import MappingTable, PermissionOverrides, TopicTable
 from namesrv.core.values.effects import RouteChanges
 from namesrv.core.values.topics import QueueChanges
 from remoting.protocol.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
@@ -71,7 +69,7 @@ def applied_change(tables: RouteTables, change: SetChange) -> AppliedChange:
     """Return a change with what it is about to replace."""
     name = change.broker_set.broker_name
     topics = (*change.queue_changes.queues, *change.removed_topics)
-    has = tables.topics.topics_of(name)
+    has = tables.topics.of_broker(name)
     old = {topic: has[topic] for topic in topics if topic in has} if len(topics) <= OLD_QUEUES_MAX else {}
     return AppliedChange(change=change, before=tables.brokers.get(name), old_queues=old)
 

@@ -187,18 +187,3 @@ class RequestModeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     #: PULL or POP.
     mode: str
     pop_share_queue_num: Int32
-
-
-class ClientOffsetsHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Header of INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223)."""
-
-    topic: str
-    group: str
-    #: A client id; blank for all clients.
-    client_addr: str
-
-
-class ClientOffsetsView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 223: client id -> queue -> offset in the client's memory."""
-
-    consumer_table: dict[str, dict[str, Int64]] = {}

@@ -14,8 +14,6 @@ _CAPACITY: Final = 16
 
 
 class QueueLike(Protocol):
-    """A queue."""
-
     @property
     def topic(self) -> str:
         """Its topic."""

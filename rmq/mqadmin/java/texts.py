@@ -1,24 +1,33 @@
-"""Texts as Java prints them: `String.format`, dates, objects. Pure.
-
-What comes from a server or the command line is put in as a terminal may get it.
-"""
+"""Texts as Java prints them: `String.format`, dates, objects, JSON, names of releases. Pure."""
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Final
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from rmq.output.printable import printable
 
 _SPECIFIER: Final = re.compile(r"%(-?)(0?)(\d*)(?:\.(\d+))?([sdfn])")
 _PERMS: Final = ((4, "R"), (2, "W"), (1, "X"))
-
 #: Between these doubles have no exponent.
 _PLAIN_MIN: Final = 1e-3
 _PLAIN_MAX: Final = 1e7
-
 Value = str | int | float | bool | None
+JsonValue: TypeAlias = str | int | float | bool | Sequence["JsonValue"] | Mapping[Any, "JsonValue"] | None
+_FIRST: Final = (
+    "V3_0_0_SNAPSHOT V3_0_0_ALPHA1 V3_0_0_BETA1 V3_0_0_BETA2 V3_0_0_BETA3 V3_0_0_BETA4 V3_0_0_BETA5 "
+    "V3_0_0_BETA6_SNAPSHOT V3_0_0_BETA6 V3_0_0_BETA7_SNAPSHOT V3_0_0_BETA7 V3_0_0_BETA8_SNAPSHOT V3_0_0_BETA8 "
+    "V3_0_0_BETA9_SNAPSHOT V3_0_0_BETA9 V3_0_0_FINAL"
+)
+_LAST: Final = "HIGHER_VERSION"
+#: Of 3.0 to 3.2, and of every minor release after them, the first and last patch.
+_PATCHES: Final = {(3, 0): (1, 15), (3, 1): (0, 9), (3, 2): (0, 9)}
+_PATCHES_OF_3: Final = (1, 9)
+_PATCHES_LATER: Final = (0, 9)
 
 
 def java_format(form: str, *values: Value) -> str:
@@ -93,3 +102,43 @@ def _local(form: str, unix_ms: int) -> str:
     except (OverflowError, OSError, ValueError):
         # Beyond Java's own times: what answers is no server of RocketMQ.
         return str(unix_ms)
+
+
+def json_text(value: JsonValue) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_key(key)}:{json_text(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    return printable(msgspec.json.encode(value).decode())
+
+
+def pretty_json(value: JsonValue, depth: int = 0) -> str:
+    inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+    if isinstance(value, Mapping) and value:
+        items = (f"{_key(key)}:{pretty_json(each, depth + 1)}" for key, each in value.items())
+        return "{" + inner + f",{inner}".join(items) + outer + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return "[" + inner + f",{inner}".join(pretty_json(each, depth + 1) for each in value) + outer + "]"
+    return json_text(value)
+
+
+def _key(key: str | int) -> str:
+    return str(key) if isinstance(key, int) else json_text(key)
+
+
+def version_text(number: int) -> str:
+    """Return the name of a release; a number beyond all of them is HIGHER_VERSION."""
+    names = _names()
+    return names[number] if 0 <= number < len(names) else _LAST
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return (*_FIRST.split(), *_regular(), _LAST)
+
+
+def _regular() -> Iterator[str]:
+    for major, minor in ((major, minor) for major in (3, 4, 5) for minor in range(10)):
+        first, last = _PATCHES.get((major, minor), _PATCHES_LATER if major > 3 else _PATCHES_OF_3)  # noqa: PLR2004  # the release
+        for patch in range(first, last + 1):
+            yield from (f"V{major}_{minor}_{patch}_SNAPSHOT", f"V{major}_{minor}_{patch}")

@@ -7,7 +7,7 @@ one watcher. A page gets no data here, only that something at a server has chang
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import aiohttp
 import msgspec
@@ -15,12 +15,61 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from remoting.background_tasks import start_task
-from serving.http.console.event_heads import EventHeads
 from serving.http.console.peers import NumberedPeer
 from serving.http.console.shapes import LiveView, PeerChange, WatchedPeer
 from serving.http.endpoints import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import DirectWriter, event_text
 from serving.http.views import TooManyRequests, Unavailable
+
+#: Longest part of a line that is looked at, in bytes; of a longer one, the rest is data of no interest.
+LINE_BYTES_MAX: Final = 512
+
+
+class EventHead(NamedTuple):
+    """An event without its data."""
+
+    name: str
+    #: Blank if it has none.
+    id: str
+
+
+class EventHeads:
+    """Takes the bytes of a stream as they come (WHATWG HTML, 9.2.6); this project's servers end lines with LF."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._name = self._id = ""
+
+    def take(self, chunk: bytes) -> list[EventHead]:
+        """Return the events that are complete with these bytes."""
+        found: list[EventHead] = []
+        *ended, rest = chunk.split(b"\n")
+        for each in ended:
+            self._add(each)
+            if (event := self._line_ended()) is not None:
+                found.append(event)
+        self._add(rest)
+        return found
+
+    def _add(self, part: bytes) -> None:
+        self._line += part[: LINE_BYTES_MAX - len(self._line)]
+
+    def _line_ended(self) -> EventHead | None:
+        line = self._line.decode(errors="replace").removesuffix("\r")
+        self._line.clear()
+        if not line:
+            event = EventHead(self._name, self._id) if self._name else None
+            self._name = self._id = ""
+            return event
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            self._name = value
+        elif field == "id" and value.isprintable():
+            # It is sent back in a header, which takes no control characters.
+            self._id = value
+        return None
+
 
 #: Pages that are open at one time.
 PAGES_MAX: Final = 64
@@ -65,7 +114,6 @@ class PeerWatch:
         self._task = start_task(self._follow())
 
     async def close(self) -> None:
-        """End it."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -232,7 +280,6 @@ class LiveStream:
         self._awake.set()
 
     def end(self) -> None:
-        """End in order."""
         self._is_ending = True
         self._awake.set()
 
@@ -258,7 +305,6 @@ class LiveStream:
             return False
 
     def close(self, *, is_stalled: bool) -> None:  # noqa: ARG002  # of EventStream; a stalled page just ends
-        """Forget the page."""
         self._live.ended(self)
 
     def _event(self, name: str, *, is_current: bool) -> bytes:

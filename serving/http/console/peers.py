@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from remoting.protocol.addresses import host_and_port, is_loopback
-from serving.config.console_peers import ConsolePeer, PeerKind
+from serving.config.console_options import ConsolePeer, PeerKind
 
 #: Where a server that listens on all addresses reaches itself.
 _LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}

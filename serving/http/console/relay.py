@@ -14,11 +14,10 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from serving.config.checks import shortened
-from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.connections import cancelled_with_client
 from serving.http.console.peers import NumberedPeer
 from serving.http.console.shapes import PeerView
-from serving.http.endpoints import JSON_TYPE, TEXT_TYPE
+from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, TEXT_TYPE
 from serving.http.request_bodies import BODY_S
 from serving.http.views import BodyTooLarge, HttpRefused, RequestTimedOut, TooManyRequests, UnsupportedMediaType
 
@@ -102,7 +101,6 @@ class PeerRelay:
         self._streams = _Places(STREAMS_MAX, "streams")
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from serving.config.console_peers import PeerKind
+from serving.config.console_options import PeerKind
 
 
 class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,12 +15,10 @@ from remoting.background_tasks import all_results, start_task
 from remoting.clock import Clock
 from remoting.protocol.addresses import is_loopback, named_addresses
 from serving import __version__
-from serving.config.console_options import READER_PROPERTY
-from serving.config.console_peers import console_peers
+from serving.config.console_options import READER_PROPERTY, console_peers
 from serving.config.server_config import ServerConfig
 from serving.http import same_site
 from serving.http.admin_access import PROPERTY, AdminDenied, AdminToken, HttpTokens
-from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.console import shapes
 from serving.http.console.live import LiveChanges, LiveStream
 from serving.http.console.peers import NumberedPeer, kind_of, peer_table
@@ -28,7 +26,7 @@ from serving.http.console.relay import BadPeerAnswer, PeerRelay
 from serving.http.console.sessions import SESSION_MS, ConsoleSession, ConsoleSessions
 from serving.http.console.static_files import ConsoleFiles, StaticFile, load_files
 from serving.http.denials import begin_try, record_denial
-from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.request_bodies import read_body
 from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
@@ -79,8 +77,6 @@ class SignInNeeded(HttpRefused):
 
 
 class ConsoleParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a console is made of."""
-
     #: The command of the server: `rmq-namesrv`.
     program: str
     config: ServerConfig
@@ -140,11 +136,9 @@ class Console:
         self._cookie = f"rmq-console-{self._kind}-{config.http_port}"
 
     async def end_pages(self, _: web.Application) -> None:
-        """End the streams of open pages."""
         self._live.end_pages()
 
     async def close(self, _: web.Application) -> None:
-        """Close connections to other servers."""
         await self._live.close()
         await self._relay.close()
 
@@ -253,7 +247,6 @@ class Console:
         return response
 
     async def sign_out(self, request: web.Request) -> web.StreamResponse:
-        """End the session, if there is one."""
         self._close_session(request)
         response = _json(self._view(request, None))
         response.del_cookie(self._cookie, path="/", httponly=True, samesite="Strict")

@@ -29,8 +29,6 @@ _DIGEST_CHARS: Final = 16
 
 
 class StaticFile(msgspec.Struct, frozen=True):
-    """One file."""
-
     content_type: str
     etag: str
     body: bytes
@@ -38,8 +36,6 @@ class StaticFile(msgspec.Struct, frozen=True):
 
 
 class ConsoleFiles(msgspec.Struct, frozen=True):
-    """All files of one release."""
-
     page: StaticFile
     #: Digest of all others; the name of their folder in addresses.
     digest: str

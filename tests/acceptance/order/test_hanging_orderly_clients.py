@@ -10,7 +10,7 @@ from peers.waiting import wait_until
 from peers.wire import SUCCESS, Caller
 
 from offsets.order.holders import Member, OrderlyGroup
-from offsets.order.poll_plan import WAITED_FOR_MAX
+from offsets.order.polling import WAITED_FOR_MAX
 from serving.telemetry.events import Counted
 
 pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(600)]

@@ -6,8 +6,7 @@ import pytest
 from fakes.background import background_tasks
 from fakes.lines import Lines
 
-from controller.app.identity import logged_id, member_of
-from controller.app.service import Controller
+from controller.app.service import Controller, logged_id, member_of
 from controller.config import ControllerConfig
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line

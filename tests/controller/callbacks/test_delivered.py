@@ -9,7 +9,7 @@ from fakes.scaling_controller import ME, FailingStore
 
 from controller.callbacks.delivered import DELIVERED_FORMAT, SHARDS, DeliveredMaster, DeliveredMasters, shard_of
 from controller.failover.group import Group
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import ReplicaInfoCache
 from remoting.clock import SystemClock
 from store.documents import DocumentKind
 from store.store import SetStore, StoreError

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from callback_builders import a_callback, a_change
 
-from controller.callbacks.outcome import OUTPUT_BYTES_MAX, CallResult
-from controller.callbacks.program import ProgramCaller
+from controller.callbacks.callers import ProgramCaller
+from controller.callbacks.role_callback import OUTPUT_BYTES_MAX, CallResult
 from remoting.clock import SystemClock
 
 #: Generous: only waits that would never end end here.

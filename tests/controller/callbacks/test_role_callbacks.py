@@ -8,9 +8,9 @@ from controller_builders import a_set, replicas
 from fakes.called_back import FAILED, CallingController, Receiver
 from fakes.scaling_controller import OTHER
 
-from controller.app.role_callbacks import names_sets
-from controller.callbacks.outcome import CallResult
+from controller.app.service import names_sets
 from controller.callbacks.pending import RETRY_MS
+from controller.callbacks.role_callback import CallResult
 from controller.sets.broker_set import Replica
 from controller.sets.stored_set import StoredSet
 from store.store import VersionedEntry

@@ -8,8 +8,8 @@ import pytest
 from callback_builders import a_callback, a_change
 from peers.processes import free_port
 
-from controller.callbacks.outcome import OUTPUT_BYTES_MAX, CallResult
-from controller.callbacks.webhook import TokenUnusable, WebhookCaller, token_in
+from controller.callbacks.callers import TokenUnusable, WebhookCaller, token_in
+from controller.callbacks.role_callback import OUTPUT_BYTES_MAX, CallResult
 
 WAIT_S = 30
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmoved"

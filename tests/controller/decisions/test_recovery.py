@@ -3,8 +3,8 @@
 import pytest
 from controller_builders import SET, a_set, last_heartbeat
 
+from controller.decisions.membership import WantedSyncStateSet
 from controller.decisions.recovery import Recovery
-from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, Source
 
 OWN, OTHER = 7, 8

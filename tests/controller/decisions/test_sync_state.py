@@ -4,7 +4,7 @@ import pytest
 from controller_builders import SET, a_set
 from msgspec.structs import replace
 
-from controller.decisions.sync_state import WantedSyncStateSet, alter, decide_alteration
+from controller.decisions.membership import WantedSyncStateSet, alter, decide_alteration
 from controller.refusals import (
     NotTheMaster,
     ReplicasInvalid,

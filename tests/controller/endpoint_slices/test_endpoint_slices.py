@@ -21,8 +21,14 @@ from controller.endpoint_slices.events import (
     EndpointSliceWritten,
     SyncResult,
 )
-from controller.endpoint_slices.failure_reports import LINES_MAX, LINES_PERIOD_MS
-from controller.endpoint_slices.service import AGAIN_MS, BEGIN_MS, RETRY_MS, EndpointSlices, SliceRuntime
+from controller.endpoint_slices.service import (
+    AGAIN_MS,
+    BEGIN_MS,
+    LINES_MAX,
+    LINES_PERIOD_MS,
+    RETRY_MS,
+    EndpointSlices,
+)
 from controller.failover.group import Group
 from controller.sets.broker_set import Replica
 from controller.sets.stored_set import StoredSet
@@ -75,9 +81,7 @@ class Publishing:
         self.group = Group("g", ME, self.clock, self.sets, _Leadership())
         self.revision = 0
         server = ApiServer("127.0.0.1", api.port, api.credentials)
-        self.slices = EndpointSlices(
-            SliceRuntime(self.group, self.sets, self.clock, server.opened, services, self.observer.emit)
-        )
+        self.slices = EndpointSlices(self.group, self.sets, self.clock, server.opened, services, self.observer.emit)
 
     def lead(self, until_ms=None):
         self.group.leads(until_ms)

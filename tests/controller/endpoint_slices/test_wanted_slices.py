@@ -5,8 +5,7 @@ import pytest
 from controller_builders import a_set
 from msgspec.structs import replace
 
-from controller.endpoint_slices.shapes import EndpointSlice
-from controller.endpoint_slices.wanted import ForeignSlice, next_slice, wanted_slices
+from controller.endpoint_slices.wanted import EndpointSlice, ForeignSlice, next_slice, wanted_slices
 from controller.sets.broker_set import Replica
 from serving.config.service_sets import ServiceSet
 

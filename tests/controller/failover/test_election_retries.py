@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.failover import election_retries
-from controller.failover.election_retries import ElectionRetries
+from controller.failover import election_starter
+from controller.failover.election_starter import ElectionRetries
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_deposed_controller_forgets_all_waits(retries):
 
 
 def test_only_so_many_sets_are_tried_soon_at_a_time(retries, monkeypatch):
-    monkeypatch.setattr(election_retries, "_SOON_SETS_MAX", 1)
+    monkeypatch.setattr(election_starter, "_SOON_SETS_MAX", 1)
     assert retries.try_soon("a", 0)
     assert not retries.try_soon("b", 0)
     retries.end_wait("a")

@@ -3,12 +3,12 @@
 import pytest
 from fakes.in_process_controller import SET, InProcessController, at
 
-from controller.failover.effects import NotifyRoleChanged
+from controller.failover.events import NotifyRoleChanged
 from controller.failover.fences import FENCE_MS_MAX
 from controller.failover.monitor import LOOK_MS
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.roles.checkers import ANSWER_SETTLES_MS
+from controller.roles.broker_roles import ANSWER_SETTLES_MS
 from controller.roles.verdict import RoleVerdict
 from remoting.protocol.codes import ResponseCode
 from store.store import ControllerMember

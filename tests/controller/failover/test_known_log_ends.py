@@ -4,7 +4,7 @@ import pytest
 from controller_builders import a_set, last_heartbeat
 from fakes.in_process_controller import SET, InProcessController
 
-from controller.failover.log_end_keeper import STORED_AGAIN_MS
+from controller.failover.monitor import STORED_AGAIN_MS
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.sets.stored_set import StoredSet

@@ -1,4 +1,4 @@
-"""What a controller does by itself: probes, reachability checks, failures, and when it leaves all masters alone."""
+"""What a controller does by itself: suspicion, reachability checks, failures, and when it leaves all masters alone."""
 
 import asyncio
 
@@ -6,9 +6,9 @@ import pytest
 from fakes.in_process_controller import SET, InProcessController, at
 
 from controller.decisions.election import ElectionResult
-from controller.failover.effects import ProbeBroker
+from controller.failover.events import ProbeBroker
 from controller.failover.monitor import LOOK_MS, REACHABILITY_CHECKS_MAX
-from controller.failure_detection import probes
+from controller.failure_detection import suspicion
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import ProbeOutcome
 from store.store import ControllerMember
@@ -406,8 +406,8 @@ async def many(controller, brokers):
 
 
 async def test_probes_in_flight_are_limited_and_masters_come_first(controller, monkeypatch):
-    monkeypatch.setattr(probes, "PROBES_MAX", 20)
-    monkeypatch.setattr(probes, "NEW_PROBES_MAX", 6)
+    monkeypatch.setattr(suspicion, "PROBES_MAX", 20)
+    monkeypatch.setattr(suspicion, "NEW_PROBES_MAX", 6)
     await many(controller, 30)
     controller.control.heartbeat("C", ONE, LastHeartbeat(controller.clock.now_ms(), connection_id=50))
     controller.control.monitor.connection_lost(50)

@@ -4,7 +4,7 @@ import pytest
 from controller_builders import replicas
 from fakes.in_process_controller import SET, InProcessController
 
-from controller.failover import monitor, new_sets
+from controller.failover import monitor, requests
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
 from store.store import VersionedEntry
@@ -38,7 +38,7 @@ async def look_for(controller, ms, beating=()):
 
 
 async def test_new_sets_of_one_host_are_limited_and_those_of_other_hosts_are_not(controller, monkeypatch):
-    monkeypatch.setattr(new_sets, "BURST", 3)
+    monkeypatch.setattr(requests, "BURST", 3)
     controller.peer_host = "10.9.9.9"
     assert await begin(controller, "a", "b", "c", "d") == [0, 0, 0, INVALID]
     # Brokers of sets that are there already join them, and ask again.
@@ -47,20 +47,20 @@ async def test_new_sets_of_one_host_are_limited_and_those_of_other_hosts_are_not
     controller.peer_host = "10.9.9.8"
     assert await begin(controller, "d") == [0]
     controller.peer_host = "10.9.9.9"
-    controller.clock.pass_ms(new_sets.REFILL_MS)
+    controller.clock.pass_ms(requests.REFILL_MS)
     assert await begin(controller, "e", "f") == [0, INVALID]
 
 
 async def test_adopted_sets_count_towards_the_limit_of_their_host(controller, monkeypatch):
-    monkeypatch.setattr(new_sets, "BURST", 1)
+    monkeypatch.setattr(requests, "BURST", 1)
     controller.peer_host = "10.9.9.9"
     await controller.settings.update_config(b"adoptUnknownBrokers=true")
     assert [(await controller.register(1, name=name)).code for name in ("a", "b")] == [0, INVALID]
 
 
 def test_only_a_limited_number_of_hosts_with_new_sets_is_kept(monkeypatch):
-    monkeypatch.setattr(new_sets, "HOSTS_MAX", 2)
-    begun = new_sets.NewSets()
+    monkeypatch.setattr(requests, "HOSTS_MAX", 2)
+    begun = requests.NewSets()
     for number in range(10):
         assert begun.take(f"10.0.0.{number}", 1_000)
     assert begun.hosts == 2

@@ -10,7 +10,7 @@ from controller_builders import SET, an_address, last_heartbeat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.failure_detection import failed_brokers, probes
+from controller.failure_detection import suspicion
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
@@ -442,7 +442,7 @@ def test_probe_that_could_not_be_sent_is_repeated_and_fails_nobody(scenario):
 
 
 def test_delayed_probe_has_its_full_time(scenario, monkeypatch):
-    monkeypatch.setattr(probes, "PROBES_MAX", 1)
+    monkeypatch.setattr(suspicion, "PROBES_MAX", 1)
     scenario.heartbeat(10_000, ONE, TWO)
     assert scenario.scan(13_001) == [Probe(ONE, ANSWER_MS)]
     assert scenario.scan(13_650) == []
@@ -452,7 +452,7 @@ def test_delayed_probe_has_its_full_time(scenario, monkeypatch):
 
 
 def test_masters_are_probed_first(scenario, monkeypatch):
-    monkeypatch.setattr(probes, "NEW_PROBES_MAX", 2)
+    monkeypatch.setattr(suspicion, "NEW_PROBES_MAX", 2)
     scenario.masters = {THREE}
     scenario.heartbeat(10_000, ONE, TWO, THREE)
     assert probed_keys(scenario.scan(13_001)) == [THREE, ONE]
@@ -637,7 +637,7 @@ def test_a_suspect_is_not_lost(scenario):
 
 
 def test_only_the_last_failed_brokers_are_kept(scenario, monkeypatch):
-    monkeypatch.setattr(failed_brokers, "_FAILED_MAX", 2)
+    monkeypatch.setattr(suspicion, "_FAILED_MAX", 2)
     scenario.heartbeat(10_000, ONE, TWO, THREE)
     scenario.connection_closed(10_100)
     scenario.scan(10_100)

@@ -3,10 +3,9 @@
 import pytest
 from controller_builders import SET, last_heartbeat
 
-from controller.failure_detection import failed_brokers
-from controller.failure_detection.failed_brokers import CLAIMED_MS, FailedBroker, FailedBrokers
+from controller.failure_detection import suspicion
 from controller.failure_detection.heartbeats import BrokerKey, Source
-from controller.failure_detection.suspicion import ProbeOutcome
+from controller.failure_detection.suspicion import CLAIMED_MS, FailedBroker, FailedBrokers, ProbeOutcome
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 HERE, THERE = Source(1, "10.0.0.1:5000"), Source(2, "10.0.0.2:5000")
@@ -34,7 +33,7 @@ def test_claim_in_the_name_of_a_broker_that_has_not_failed_is_not_believed(faile
 
 
 def test_only_the_last_failed_brokers_are_remembered(failed, monkeypatch):
-    monkeypatch.setattr(failed_brokers, "_FAILED_MAX", 1)
+    monkeypatch.setattr(suspicion, "_FAILED_MAX", 1)
     failed.add(TWO, failed[ONE])
     assert failed.keys() == {TWO}
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from fakes.in_process_controller import InProcessController, at
 
-from controller.failover.confirmations import QUERIES_MAX, QUERY_AGAIN_MS, QUERY_AGAIN_UNANSWERED_MS
+from controller.failover.election_runner import QUERIES_MAX, QUERY_AGAIN_MS, QUERY_AGAIN_UNANSWERED_MS
 from controller.failure_detection.log_ends import GROWTH_BYTES_MAX, LogEnd
 
 

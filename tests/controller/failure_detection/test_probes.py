@@ -3,10 +3,16 @@
 import pytest
 from controller_builders import SET
 
-from controller.failure_detection import probes
+from controller.failure_detection import suspicion
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.probes import OpenProbes
-from controller.failure_detection.suspicion import ANSWER_MS, Probe, ProbeOutcome, Suspicion, SuspicionReason
+from controller.failure_detection.suspicion import (
+    ANSWER_MS,
+    OpenProbes,
+    Probe,
+    ProbeOutcome,
+    Suspicion,
+    SuspicionReason,
+)
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 
@@ -22,7 +28,7 @@ def suspicions():
 
 
 def test_master_is_probed_first_where_not_all_have_a_place(open_probes, suspicions, monkeypatch):
-    monkeypatch.setattr(probes, "NEW_PROBES_MAX", 1)
+    monkeypatch.setattr(suspicion, "NEW_PROBES_MAX", 1)
     assert open_probes.start([ONE, TWO], suspicions, 0) == [Probe(TWO, ANSWER_MS)]
     assert open_probes.start([ONE], suspicions, 0) == []
     open_probes.begin_look()

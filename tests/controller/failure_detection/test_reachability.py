@@ -3,9 +3,9 @@
 import pytest
 from controller_builders import SET, an_address
 
-from controller.failure_detection import reachability as module
+from controller.failure_detection import senders as module
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.reachability import Reachability
+from controller.failure_detection.senders import Reachability
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from fakes.in_process_controller import InProcessController
 
-from controller.http import analysis_files
+from controller.http import analysis_views
 from serving.shapes.controller import AnalysisListing, AnalysisRows
 
 CHINESE = "集群-甲"
@@ -87,7 +87,7 @@ async def test_results_are_listed_by_job_and_those_that_cannot_be_read_with_the_
     # A newer result takes the place of the one before.
     publish(controller.folder, "heartbeat_gaps", a_row("a"), a_row("b"), job="A2")
     assert (await controller.get("/v1/analyses"))[1]["items"][0]["rowCount"] == 2
-    monkeypatch.setattr(analysis_files, "FILE_BYTES_MAX", 10)
+    monkeypatch.setattr(analysis_views, "FILE_BYTES_MAX", 10)
     publish(controller.folder, "heartbeat_gaps", job="A2")
     assert "are read at most" in (await controller.get("/v1/analyses"))[1]["problems"]["heartbeat_gaps.json"]
 
@@ -114,7 +114,7 @@ async def test_file_that_cannot_be_read_is_decoded_once_until_it_changes(control
 
 
 async def test_rows_of_a_filter_are_looked_for_once_until_the_file_changes(controller, monkeypatch):
-    monkeypatch.setattr(analysis_files, "CACHED_BYTES_MAX", 0)
+    monkeypatch.setattr(analysis_views, "CACHED_BYTES_MAX", 0)
     path = publish(controller.folder, "divergence", a_row("a"), a_row("b", cluster="D"))
     publish(controller.folder, "other")
     assert (await rows(controller, "?cluster=C"))[0] == ["a"]

@@ -6,8 +6,7 @@ from fakes.called_back import FAILED, Receiver, RecordedCallbacks
 from fakes.in_process_controller import InProcessController
 
 from controller.callbacks.delivered import DeliveredMasters
-from controller.callbacks.reported import ReportedChanges
-from controller.callbacks.service import CallbackOptions, CallbackRuntime, RoleCallbacks
+from controller.callbacks.service import ReportedChanges, RoleCallbacks
 
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 
@@ -24,19 +23,17 @@ async def controller(tmp_path, receiver):
     target = "/usr/local/bin/move-address --fast"
     async with InProcessController(tmp_path, on_role_change=target) as controller:
         controller.callbacks = RoleCallbacks(
-            CallbackRuntime(
-                group=controller.group,
-                sets=controller.store,
-                reported=ReportedChanges(),
-                delivered=DeliveredMasters(controller.backend),
-                caller=receiver,
-                clock=controller.clock,
-                options=lambda: CallbackOptions.of(controller.settings.config),
-                emit=RecordedCallbacks().emit,
-                is_named=lambda _: True,
-                explain=lambda _: "",
-                start=controller._start,
-            )
+            group=controller.group,
+            sets=controller.store,
+            reported=ReportedChanges(),
+            delivered=DeliveredMasters(controller.backend),
+            caller=receiver,
+            clock=controller.clock,
+            config=lambda: controller.settings.config,
+            emit=RecordedCallbacks().emit,
+            is_named=lambda _: True,
+            explain=lambda _: "",
+            start=controller._start,
         )
         yield await controller.serve_http()
 

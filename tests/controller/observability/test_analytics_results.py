@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.observability.analytics_results import AnalysisResult, samples
-from controller.observability.results_reader import ResultsReader
+from controller.observability.analytics_results import AnalysisResult, ResultsReader, samples
 
 
 def a_result(name, *rows, **values):

@@ -5,7 +5,6 @@ from fakes.in_process_controller import CLUSTER, ME, SET, APeer, InProcessContro
 
 from controller.config import CONTROLLER
 from controller.decisions.election import ElectionResult
-from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import NotificationResult
 from controller.failover.events import (
     BROKERS_FAILED,
@@ -21,6 +20,8 @@ from controller.failover.events import (
     BrokerProbed,
     LeadershipGained,
     LeadershipLost,
+    NotifyRoleChanged,
+    Recipient,
     RoleNotified,
     StoreCalled,
 )

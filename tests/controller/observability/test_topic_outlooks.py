@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from controller.observability.analytics_results import AnalysisResult
-from controller.observability.topic_outlooks import TopicOutlooks
+from controller.observability.analytics_results import AnalysisResult, TopicOutlooks
 from controller.scaling.autoscaler.findings import AnalysisOutlook
 
 

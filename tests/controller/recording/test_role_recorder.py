@@ -6,8 +6,8 @@ from controller_builders import a_set
 from fakes.clock import FakeClock
 from fakes.recorded_rows import recorded_events
 
+from controller.roles.broker_roles import RoleHolds
 from controller.roles.events import HoldEnded, MasterChanged, MasterServes
-from controller.roles.holds import RoleHolds
 
 
 def rows(folder, *events):

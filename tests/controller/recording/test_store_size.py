@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from fakes.leadership_listener import eventually
 
-from controller.recording import store_size
-from controller.recording.store_size import StoreSize
+from controller.app import service
+from controller.app.service import StoreSize
 from store.store import StoreError
 
 SOON_S = 20
@@ -33,7 +33,7 @@ class StoreOfSizes:
     ids=["the latest counts", "an old one does not", "the next answer does"],
 )
 async def test_store_size_is_the_latest_answer_or_unknown(monkeypatch, sizes, latest):
-    monkeypatch.setattr(store_size, "_POLL_S", 0)
+    monkeypatch.setattr(service, "_POLL_S", 0)
     store = StoreOfSizes(*sizes)
     size = StoreSize(store)
     assert size.latest is None

@@ -1,6 +1,7 @@
 """A gap is from the last acknowledged send before a failure to the first after it."""
 
-from controller.role_probe.gaps import AcknowledgedSends, ProbeGap
+from controller.role_probe.events import ProbeGap
+from controller.role_probe.service import AcknowledgedSends
 
 USUAL_MS = 500
 OLD, NEW = "10.0.0.1:10911", "10.0.0.2:10911"

@@ -8,11 +8,11 @@ import pytest
 from fakes.answering_broker import WAIT_S, listening
 from fakes.scaling_controller import ME, OTHER
 
+from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.role_probe import service
 from controller.role_probe.events import SETS, ProbeResult, RoleProbeGapEnded, RoleProbeRouteMissing
-from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
-from controller.role_probe.targets import PROBED_SETS_MAX
+from controller.role_probe.service import PROBED_SETS_MAX, RoleProbe
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -72,15 +72,19 @@ class Probed:
         self.group = Group("g", ME, self.clock, None, self)
         self.name_servers = (namesrv.address,)
         self.probe = RoleProbe(
-            ProbeRuntime(
-                group=self.group,
-                client=self.client,
-                clock=self.clock,
-                topic=TOPIC,
-                options=lambda: ProbeOptions(self.name_servers, INTERVAL_MS),
-                emit=self.seen.emit,
-                start=lambda work: self.tasks.start(work, "probe"),
-            )
+            group=self.group,
+            client=self.client,
+            clock=self.clock,
+            config=self.config,
+            emit=self.seen.emit,
+            start=lambda work: self.tasks.start(work, "probe"),
+        )
+
+    def config(self):
+        return ControllerConfig(
+            role_probe_topic=TOPIC,
+            role_probe_namesrv_addr=";".join(self.name_servers),
+            role_probe_interval_ms=INTERVAL_MS,
         )
 
     def elected(self):

@@ -3,8 +3,8 @@
 import pytest
 
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.roles.check_line import LeaderQuery, decode_check, encode_answer
 from controller.roles.verdict import RoleAnswer, RoleVerdict
+from controller.wire.role_check_port import LeaderQuery, decode_check, encode_answer
 
 
 @pytest.mark.parametrize(

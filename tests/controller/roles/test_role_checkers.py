@@ -4,7 +4,13 @@ import pytest
 from fakes.clock import FakeClock
 
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.roles.checkers import ANSWER_SETTLES_MS, CHECKED_WITHIN_MS, CHECKS_WITHIN_MS, HOSTS_MAX, RoleCheckers
+from controller.roles.broker_roles import (
+    ANSWER_SETTLES_MS,
+    CHECKED_WITHIN_MS,
+    CHECKS_WITHIN_MS,
+    HOSTS_MAX,
+    RoleCheckers,
+)
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 
 KEY = BrokerKey("broker-a", 1)

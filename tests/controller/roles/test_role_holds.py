@@ -2,7 +2,7 @@
 
 from fakes.clock import FakeClock
 
-from controller.roles.holds import HOLD_MS_MAX, RoleHolds
+from controller.roles.broker_roles import HOLD_MS_MAX, RoleHolds
 
 SET = "broker-a"
 

@@ -7,8 +7,8 @@ from controller_builders import a_set
 from fakes.clock import FakeClock
 
 from controller.failover.group import Group
+from controller.roles.broker_roles import QUERIES_MAX, ServingConfirmations, again_ms
 from controller.roles.changes import RoleChanges
-from controller.roles.serving import QUERIES_MAX, ServingConfirmations, again_ms
 from store.store import ControllerMember, SetStore
 
 SOON_S = 20

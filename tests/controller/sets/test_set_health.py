@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import a_set
 
-from controller.sets.health import SetHealth, health_of
+from controller.sets.broker_set import SetHealth, health_of
 
 ALL = frozenset({1, 2, 3})
 

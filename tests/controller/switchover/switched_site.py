@@ -8,7 +8,7 @@ from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.sets.broker_set import BrokerSet
-from controller.switchover.request import SwitchoverRequest
+from controller.switchover.switchover import SwitchoverRequest
 from store.store import ControllerMember
 
 #: Generous: only waits that would never end end here.
@@ -25,7 +25,7 @@ class SwitchedSet:
 
     def __init__(self, controller):
         self.controller = controller
-        self.switchovers = controller.planned.switchovers
+        self.switchovers = controller.switchovers
 
     async def form(self):
         controller = self.controller

@@ -12,7 +12,7 @@ from controller_builders import SET
 from fakes.answering_broker import Sender, listening
 from peers.processes import free_port
 
-from controller.failover.effects import CheckReachability, ProbeBroker
+from controller.failover.events import CheckReachability, ProbeBroker
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import Probe, ProbeOutcome
 from controller.wire.broker_prober import BrokerProber

@@ -10,7 +10,7 @@ from controller_builders import SET
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEnd, LogEndQuery
 from controller.sets.broker_set import RAISED_EPOCH_MAX
-from controller.wire.log_end_queries import ANSWER_BYTES_MAX, LOG_END_MS, LogEndQueries, confirmed_on, log_end
+from controller.wire.broker_queries import ANSWER_BYTES_MAX, LOG_END_MS, LogEndQueries, confirmed_on, log_end
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode

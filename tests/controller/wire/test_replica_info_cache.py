@@ -4,7 +4,7 @@ import pytest
 from controller_builders import SET, a_set
 from fakes.in_process_controller import APeer, InProcessController
 
-from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.handlers import ReplicaInfoCache
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.server.response_cache import PreparedResponse

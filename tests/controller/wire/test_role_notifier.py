@@ -6,8 +6,8 @@ from fakes.answering_broker import Sender, listening
 from peers.processes import free_port
 
 from controller.decisions.election import ElectionRequest, elect
-from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import Cause, ElectionLog, HeldElection, Trigger
+from controller.failover.events import NotifyRoleChanged, Recipient
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.wire import role_notifier
 from controller.wire.role_notifier import RoleNotifier

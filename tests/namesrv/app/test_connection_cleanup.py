@@ -6,7 +6,7 @@ from fakes.background import background_tasks
 from fakes.clock import FakeClock
 from route_states import register_broker
 
-from namesrv.app.connection_cleanup import ConnectionCleanup
+from namesrv.app.service import ConnectionCleanup
 from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from namesrv.settings.config import NameServerConfig

@@ -6,7 +6,7 @@ import pytest
 from builders import a_live_row
 from fakes.background import background_tasks
 
-from namesrv.app.effect_runner import EffectQueue, EffectRunner
+from namesrv.app.effect_runner import EffectRunner
 from namesrv.core.tables.live_table import LiveKey, LiveTable
 from namesrv.core.values.effects import CloseConnection, NotifyMinBrokerIdChange, ProbeConnection, RouteOutcome
 from remoting.background_tasks import BackgroundTasks
@@ -51,7 +51,7 @@ class Observer:
     def record(self, events):
         self.events += events
 
-    def notification_sent(self, effect):
+    def notification_sent(self, effect, reached):
         self.sent.append(effect)
 
     def notification_failed(self, effect, address, error):
@@ -85,12 +85,11 @@ async def running(network, client, observed, live=()):
     table = LiveTable()
     for connection_id in live:
         table.put(LiveKey("broker-a", "10.0.0.1:10911"), a_live_row(connection_id=connection_id))
-    queue = EffectQueue(observed)
     async with background_tasks() as tasks:
-        runner = EffectRunner(queue, table, network, client, observed, tasks)
-        effects = tasks.keep_running(runner.run_effects, "run_effects")
+        runner = EffectRunner(table, observed, tasks, observed.record)
+        effects = tasks.keep_running(lambda: runner.run_effects(network, client), "run_effects")
         await asyncio.sleep(0.01)
-        yield queue.perform
+        yield runner.perform
         await asyncio.sleep(0.01)
         effects.cancel()
 
@@ -159,11 +158,10 @@ async def test_failed_effect_is_reported_and_delays_no_other(network, observed):
         raise ValueError(number)
 
     network.probe_connection = fail
-    queue = EffectQueue(observed)
     async with BackgroundTasks(lambda *_: None) as tasks:
-        runner = EffectRunner(queue, LiveTable(), network, network, observed, tasks)
-        running_effects = tasks.keep_running(runner.run_effects, "run_effects")
-        queue.perform(RouteOutcome(reply=None, effects=(ProbeConnection(7), CloseConnection(8))))
+        runner = EffectRunner(LiveTable(), observed, tasks, observed.record)
+        running_effects = tasks.keep_running(lambda: runner.run_effects(network, network), "run_effects")
+        runner.perform(RouteOutcome(reply=None, effects=(ProbeConnection(7), CloseConnection(8))))
         await asyncio.sleep(0.01)
         running_effects.cancel()
     assert tasks.failures["run_effects"] == 1
@@ -178,6 +176,7 @@ async def test_unresolvable_address_fails_its_notification_only(observed):
         await asyncio.sleep(0.01)
     await client.close()
     assert [address for address, _ in observed.failed] == ["10.0.0..1:10911"]
+    assert observed.sent == []
 
 
 async def test_too_large_notification_fails_alone(observed):

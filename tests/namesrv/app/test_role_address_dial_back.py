@@ -12,7 +12,7 @@ from fakes.clock import FakeClock
 from fakes.leadership_listener import eventually
 from fakes.role_address_site import CHECKED_RULE, OWN, ROLE, SOON_S, THERE, Site
 
-from namesrv.app.role_address_dial_back import AT_ONCE, QUICK_TIMEOUT_MS, TIMEOUT_MS
+from namesrv.app.role_addresses import AT_ONCE, QUICK_TIMEOUT_MS, TIMEOUT_MS
 from remoting.protocol.codes import RequestCode
 from remoting.transport.tls import TlsContexts, TlsSettings
 

@@ -6,9 +6,9 @@ from clusters import register
 from route_states import lose_connection
 
 from namesrv.core import cluster_summary
+from namesrv.core.changes import TopicKind
 from namesrv.core.cluster_summary import BrokerRole, SetLeadership
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.topic_counts import TopicKind
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.settings.config import NameServerConfig
 

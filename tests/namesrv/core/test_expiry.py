@@ -1,6 +1,6 @@
 """Silent brokers are looked for at their deadlines, and not before they could be heard after a standstill."""
 
-from namesrv.core.expiry import ExpirySchedule
+from namesrv.core.departure import ExpirySchedule
 
 INTERVAL_MS = 10_000
 

@@ -24,7 +24,7 @@ from builders import (
 from route_states import expire, lose_connection, register_broker, unregister_broker
 
 from namesrv.core.registration.body import decode_registration
-from namesrv.core.registration.registration import MasterAddresses, SingleTopicFromUnknownBroker
+from namesrv.core.registration.registration import MasterAddresses
 from namesrv.core.route_state import RouteState, StoredVersion
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
@@ -43,6 +43,7 @@ from namesrv.core.values.effects import (
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
+from namesrv.refusals import RegistrationRefused
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.topic_kinds import TopicKind
 from remoting.server.response_cache import PreparedResponse
@@ -83,7 +84,7 @@ def notified(outcome):
 
 
 def perms(state):
-    return {topic: data.perm for topic, data in state.tables.topics.topics_of(BROKER).items()}
+    return {topic: data.perm for topic, data in state.tables.topics.of_broker(BROKER).items()}
 
 
 # Registrations
@@ -92,7 +93,7 @@ def perms(state):
 def test_a_registered_broker_lives_and_has_its_topics(state):
     outcome = register(state, now_ms=5)
     assert state.tables.brokers.get(BROKER) == a_broker_set()
-    assert state.tables.topics.topics_of(BROKER) == queue_datas(TOPIC, BROKER)
+    assert state.tables.topics.of_broker(BROKER) == queue_datas(TOPIC, BROKER)
     assert dict(state.tables.live.rows()) == {MASTER: a_live_row(last_heartbeat_ms=5, version_since_ms=5)}
     assert notified(outcome) == [BrokerRegistered, BrokerHeartbeat]
     assert (outcome.reply, outcome.effects) == (MasterAddresses(), ())
@@ -115,7 +116,7 @@ def test_registration_event_carries_time_since_last_heartbeat(state):
 
 
 def test_a_refused_registration_leaves_nothing(state):
-    with pytest.raises(SingleTopicFromUnknownBroker):
+    with pytest.raises(RegistrationRefused):
         register(state, topics=topic_configs(TOPIC))
     assert (len(state.tables.brokers), len(state.tables.live), len(state.tables.topics)) == (0, 0, 0)
 
@@ -186,7 +187,7 @@ def test_registration_does_not_undo_changes_applied_between_its_steps(state, bet
     outcome = run_to_completion(steps)
     between(other)
     assert outcome == register_broker(other, request, now_ms=2)
-    assert dict(state.tables.topics.topics_of(BROKER)) == dict(other.tables.topics.topics_of(BROKER))
+    assert dict(state.tables.topics.of_broker(BROKER)) == dict(other.tables.topics.of_broker(BROKER))
     assert list(state.tables.live.rows()) == list(other.tables.live.rows())
 
 
@@ -434,7 +435,7 @@ def two_clusters(state):
 def test_a_topic_is_deleted_everywhere_or_in_one_cluster(state, cluster, holders):
     two_clusters(state)
     outcome = state.delete_topic(TOPIC, cluster)
-    assert list(state.tables.topics.queues_of(TOPIC) or ()) == holders
+    assert list(state.tables.topics.of_topic(TOPIC) or ()) == holders
     assert sorted([*holders, *(event.broker_name for event in outcome.events)]) == [BROKER, "broker-b"]
     assert {(event.request, event.target, event.changes) for event in outcome.events} == {
         ("DELETE_TOPIC_IN_NAMESRV", TOPIC, RouteChanges(topics_removed=1, sample=(TOPIC,)))
@@ -445,7 +446,7 @@ def test_a_topic_is_deleted_everywhere_or_in_one_cluster(state, cluster, holders
 def test_deleting_what_is_not_there_succeeds_and_changes_nothing(state, topic, cluster):
     two_clusters(state)
     assert state.delete_topic(topic, cluster) == NOTHING
-    assert list(state.tables.topics.queues_of(TOPIC)) == [BROKER, "broker-b"]
+    assert list(state.tables.topics.of_topic(TOPIC)) == [BROKER, "broker-b"]
 
 
 def test_a_deleted_topic_takes_its_mapping_and_its_wiped_permission_with_it(state):
@@ -469,7 +470,7 @@ def test_added_topic_has_its_given_permission_even_where_permissions_were_wiped(
         changes=RouteChanges(queues=1, perm=1, sample=(TOPIC,)),
     )
     assert outcome == RouteOutcome(reply=None, events=(event,))
-    assert state.tables.topics.queues_of(TOPIC) == {BROKER: a_queue_data(read_queue_nums=4)}
+    assert state.tables.topics.of_topic(TOPIC) == {BROKER: a_queue_data(read_queue_nums=4)}
     register(state)
     assert perms(state) == {TOPIC: WRITABLE, BROKER: READ_ONLY}
 
@@ -489,7 +490,7 @@ def test_a_new_topic_needs_known_sets_and_a_known_topic_is_taken_up_to_the_first
 ):
     two_clusters(state)
     state.register_topic(topic, (a_queue_data(broker_name=name) for name in broker_names))
-    assert list(state.tables.topics.queues_of(topic) or ()) == holders
+    assert list(state.tables.topics.of_topic(topic) or ()) == holders
 
 
 # What belongs to a set
@@ -574,7 +575,7 @@ def test_a_registration_in_slices_ends_however_much_others_change(state):
     for _ in steps:
         rests += 1
         register(state, broker_name=f"other-{rests}", connection_id=2)
-    assert len(state.tables.topics.topics_of(BROKER)) == len(MANY)
+    assert len(state.tables.topics.of_broker(BROKER)) == len(MANY)
     assert 0 < rests < 50
 
 
@@ -595,7 +596,7 @@ def test_broker_that_registers_while_its_departure_is_prepared_stays(state):
     next(steps)
     run_to_completion(registration_steps(state, msgspec.structs.replace(request, connection_id=2)))
     assert run_to_completion(steps).events == ()
-    assert len(state.tables.topics.topics_of(BROKER)) == len(MANY)
+    assert len(state.tables.topics.of_broker(BROKER)) == len(MANY)
     lose_connection(state, 2, now_ms=0)
     assert len(state.tables.topics) == 0
 

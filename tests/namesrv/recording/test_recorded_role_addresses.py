@@ -15,7 +15,7 @@ from history.rows import BrokerRef
 from namesrv.core.role_addresses.checks import AddressMove, RoleAddressUse
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.core.route_state import RouteState
-from namesrv.recording.role_address_rows import GivenRoleAddresses, RoleAddressEvent
+from namesrv.recording.route_recorder import GivenRoleAddresses, RoleAddressEvent
 from namesrv.settings.config import NameServerConfig
 
 RULE = f'[[roleAddress]]\nset = "{BROKER}"\nmaster = "{ROLE}"\nverify = false\n'

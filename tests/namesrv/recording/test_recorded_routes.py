@@ -15,8 +15,7 @@ from history.past.topic_replay import TopicReplay
 from history.rows import Moment, RowMaker, encoded
 from namesrv.core.route_state import RouteState
 from namesrv.recording import rows
-from namesrv.recording.rows import OrderConfiguration, RouteProperties, SetsChanged, configured
-from namesrv.recording.snapshot_rows import snapshot
+from namesrv.recording.rows import OrderConfiguration, RouteProperties, SetsChanged, configured, snapshot
 from namesrv.settings.config import NameServerConfig
 
 TOPICS = ("T0", "T1", "T2", "%RETRY%g")

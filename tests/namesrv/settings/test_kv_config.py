@@ -107,7 +107,7 @@ def test_what_java_accepts_is_read(content, table):
 def test_damaged_kv_text_is_refused_and_an_empty_one_is_not(content):
     with pytest.raises(DamagedKvConfig) as caught:
         decode(content)
-    assert caught.value.problem
+    assert str(caught.value)
 
 
 @given(TABLES)

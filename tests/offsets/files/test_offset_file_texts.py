@@ -80,7 +80,7 @@ OF_CLIENT = b"""{
 }"""
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9).filter(str.strip)
-TOPICS = NAMES.filter(lambda name: "@" not in name)
+TOPICS = NAMES.filter(lambda name: "@" not in name and not name.startswith("%LMQ%"))
 GROUPS = NAMES.filter(lambda name: not name.endswith("@broadcast"))
 QUEUE_IDS, OFFSETS = st.integers(0, QUEUES_MAX - 1), st.integers(0, OFFSET_MAX)
 TABLES = st.dictionaries(st.builds(QueueKey, GROUPS, TOPICS, QUEUE_IDS), OFFSETS, max_size=5)

@@ -37,7 +37,7 @@ TOPIC = "guarded"
 UPDATE_GROUP = 200
 SOON_S = 240
 MESSAGES = 40
-#: What the table in controller/OPERATIONS.md gives the user; locks are replayed with the second one alone.
+#: What the table in docs/broker-acl.md gives the user; locks are replayed with the second one alone.
 RIGHTS = {"Topic:*": ["Get", "Update"], "Group:*": ["Get", "Update"]}
 RIGHTS_OF_REPLAYS = {resource: [*actions, "Sub"] for resource, actions in RIGHTS.items()}
 LOCKS = {BrokerRequestCode.LOCK_BATCH_MQ, BrokerRequestCode.UNLOCK_BATCH_MQ}

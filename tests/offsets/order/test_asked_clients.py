@@ -12,7 +12,7 @@ from orderly_builders import CLUSTER, ORDERLY, a_group_queue, a_member
 from offsets.order import polling
 from offsets.order.events import QUERY_FAILURES, BrokerLockOverlap, BrokerLockOverlapEnded
 from offsets.order.holders import UNCONFIRMED_MS, OrderlyGroup
-from offsets.order.poll_plan import WAITED_FOR_MAX
+from offsets.order.polling import WAITED_FOR_MAX
 from serving.telemetry.events import Count, Counted
 
 OTHERS = [OrderlyGroup(CLUSTER, name) for name in ("g2", "g3")]

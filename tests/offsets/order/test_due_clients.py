@@ -3,7 +3,7 @@
 import pytest
 from orderly_builders import FIRST, ORDERLY, SECOND, a_member, answer, listed
 
-from offsets.order.poll_plan import (
+from offsets.order.polling import (
     PERIOD_MS,
     RELAY_MS,
     SILENT_MS,

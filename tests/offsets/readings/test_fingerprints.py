@@ -4,7 +4,7 @@ import pytest
 from read_brokers import Brokers, ReadBroker
 
 from offsets.proof import NoMessage
-from offsets.readings.fingerprints import FILES_MAX, WALK_MAX, LogWatch, first_of_files, look_at
+from offsets.readings.reader import FILES_MAX, WALK_MAX, LogWatch, first_of_files, look_at
 from remoting.admin.client import AdminClient, AdminLimits
 
 LOOK = 33

@@ -11,7 +11,7 @@ from peers.waiting import wait_until
 from peers.wire import Caller
 
 from offsets.proof import NoMessage
-from offsets.readings.fingerprints import LogWatch, first_of_files, look_at
+from offsets.readings.reader import LogWatch, first_of_files, look_at
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.topics import TopicDefinition, update_topic

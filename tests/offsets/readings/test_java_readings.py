@@ -11,8 +11,8 @@ from peers.waiting import wait_until
 from peers.wire import Caller
 
 from offsets.proof import LogBefore, LogNow, prove
-from offsets.readings.fingerprints import look_at
 from offsets.readings.jumps import JumpCause
+from offsets.readings.reader import look_at
 from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster, SetMember
 from offsets.sets.following import Following

@@ -5,8 +5,8 @@ from read_brokers import Brokers, ReadBroker
 from reading_builders import NAME
 
 from offsets.at_broker import MEMBERS_MAX, AtBroker
-from offsets.readings import kinds
-from offsets.readings.kinds import OLD_MS, STALE_MS, GroupKinds
+from offsets.readings import readings as kinds
+from offsets.readings.readings import OLD_MS, STALE_MS, GroupKinds
 from offsets.values import GroupKind, GroupTopic, is_pop_retry
 from remoting.admin.client import AdminClient, AdminLimits
 

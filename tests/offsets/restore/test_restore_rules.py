@@ -4,8 +4,9 @@ import pytest
 from repair_builders import KEY
 
 from offsets.queue_proof import Proved, QueueEnds
-from offsets.restore.rules import Options, QueueNow, RestoredQueue, Status, Wanted, needs_proof, plan, verified
+from offsets.restore.rules import Options, QueueNow, RestoredQueue, Wanted, needs_proof, plan, verified
 from offsets.values import GroupKind, GroupMembers, QueueKey
+from serving.shapes.offsets import Status
 
 PULLS = GroupMembers(GroupKind.PULL, is_online=True)
 OFFLINE = GroupMembers(GroupKind.UNKNOWN)

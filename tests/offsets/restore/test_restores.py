@@ -10,9 +10,10 @@ from offsets.readings.jumps import JumpCause
 from offsets.restore.lag import LAGS_MAX, LagQueue, LagReader, LagsTooOften
 from offsets.restore.operations import NoSuchOperation, OperationKind, Operations
 from offsets.restore.restorer import AnotherRuns, Change, NoSuchSet, Restorer, RestoreRefused, Scope
-from offsets.restore.rules import Options, Status
+from offsets.restore.rules import Options
 from offsets.values import QueueKey
 from remoting.protocol.codes import BrokerRequestCode
+from serving.shapes.offsets import Status
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 ALL = Scope("c")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from certificates_made import END, Authority, end_unix_s
 
-from remoting.transport.certificates import expiry_unix_s, self_signed
+from remoting.transport.tls import expiry_unix_s, self_signed
 
 
 @pytest.mark.parametrize("end", [END, dt.datetime(2050, 1, 1, tzinfo=dt.UTC)], ids=["UTC", "generalized"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from peers.processes import free_port
 from peers.role_proxy import states_to_save
 
+from controller.roles.events import RoleChecked
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.wire.role_check_port import RoleCheckPort
 from rmq.haproxy_config.configuration import ProxyOptions, configuration
@@ -39,7 +40,9 @@ class Controller:
 
     def __init__(self, host=HOST, port=0):
         self.answers, self.leads, self.checked, self._host = {}, True, [], host
-        self._port = RoleCheckPort(lambda key: self.answers.get(key, UNKNOWN), lambda: self.leads, self.record, self)
+        self._port = RoleCheckPort(
+            lambda key: self.answers.get(key, UNKNOWN), lambda: self.leads, self.record, self.emit
+        )
         self._number = self._port.listen(host, port)
 
     @property
@@ -49,14 +52,9 @@ class Controller:
     def record(self, key, host, verdict):
         """Take who checks: of no interest here."""
 
-    def role_checked(self, key, answer):
-        self.checked.append((key, answer))
-
-    def leader_checked(self, *, leads):
-        pass
-
-    def role_check_refused(self):
-        pass
+    def emit(self, event):
+        if isinstance(event, RoleChecked):
+            self.checked.append(event)
 
     def fall_silent(self):
         self._port.close()

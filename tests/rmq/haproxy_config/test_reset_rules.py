@@ -1,7 +1,7 @@
 """Rules of nftables for the host of an HAProxy; test_two_haproxies.py shows what they do."""
 
+from rmq.haproxy_config.configuration import reset_rules
 from rmq.haproxy_config.frontends import Frontends, MasterFrontend, SlaveFrontend
-from rmq.haproxy_config.reset_rules import reset_rules
 
 RESET = "tcp flags & (fin | rst) == fin tcp flags set rst | ack"
 

@@ -23,8 +23,8 @@ from haproxy_config_peer import (
 from peers import networks
 from peers.programs import require
 
+from rmq.haproxy_config.configuration import reset_rules
 from rmq.haproxy_config.frontends import Frontends
-from rmq.haproxy_config.reset_rules import reset_rules
 
 SET = "broker-a"
 ROLE_HOST, ROLE_PORT = "10.99.0.100", 10911

@@ -12,9 +12,17 @@ from rmq.mqadmin.java.hash_order import (
     string_hash,
     string_order,
 )
-from rmq.mqadmin.java.json_text import json_text, pretty_json
-from rmq.mqadmin.java.texts import date_text, java_format, java_text, map_text, perm_text, time_text
-from rmq.mqadmin.java.versions import version_text
+from rmq.mqadmin.java.texts import (
+    date_text,
+    java_format,
+    java_text,
+    json_text,
+    map_text,
+    perm_text,
+    pretty_json,
+    time_text,
+    version_text,
+)
 
 KEYS = [f"key{number}" for number in range(30)]
 ORDER = [1, 2, 0, 5, 6, 3, 4, 9, 7, 8]

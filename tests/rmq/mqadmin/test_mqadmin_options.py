@@ -2,9 +2,7 @@
 
 import pytest
 
-from rmq.mqadmin.java.command_line import OptionsError, read_words
-from rmq.mqadmin.java.options import ExclusiveOptions, options_of, switch, value
-from rmq.mqadmin.java.usage import usage_of
+from rmq.mqadmin.java.options import ExclusiveOptions, OptionsError, options_of, read_words, switch, usage_of, value
 
 OPTIONS = options_of(
     ExclusiveOptions(

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.java
 
 NS = ("-n", "{ns}")
 CLUSTER = ("-c", "DefaultCluster")
-HERE = sorted(name for name, entry in MQADMIN_COMMANDS.items() if entry.place)
+HERE = sorted(name for name, entry in MQADMIN_COMMANDS.items() if entry.module)
 #: A rate of the last seconds.
 RATE = r"[\d.]+\d"
 #: What a broker reports is another number at each request.

@@ -10,10 +10,9 @@ from sampling_site import Topics, a_route
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import BrokerRequestCode
-from rmq.sampling import rounds
-from rmq.sampling.failures import Subject
-from rmq.sampling.rounds import REQUESTS_MAX, Round
-from rmq.sampling.samples import GroupMembers, GroupProgress
+from rmq.sampling import service
+from rmq.sampling.samples import GroupMembers, GroupProgress, Subject
+from rmq.sampling.service import REQUESTS_MAX, Round
 
 MANY = [f"t{number}" for number in range(3 * REQUESTS_MAX)]
 
@@ -62,7 +61,7 @@ async def test_topic_counts_as_answered_when_all_sets_answered(take_round):
 
 
 async def test_topic_whose_broker_fails_after_its_end_counts_as_failed(take_round, monkeypatch):
-    monkeypatch.setattr(rounds, "TIMEOUT_MS", 200)
+    monkeypatch.setattr(service, "TIMEOUT_MS", 200)
     works = Topics({"t": 5})
 
     def breaks(code, fields):
@@ -100,7 +99,7 @@ async def test_round_has_at_most_eight_requests_in_flight(take_round):
 
 
 async def test_hanging_broker_costs_the_others_one_timeout(take_round, monkeypatch):
-    monkeypatch.setattr(rounds, "TIMEOUT_MS", 2000)
+    monkeypatch.setattr(service, "TIMEOUT_MS", 2000)
     works = Topics(dict.fromkeys(MANY, 5))
     async with (
         peers(works, lambda _, __: NOTHING) as (broker, hanging),

@@ -1,7 +1,6 @@
 """What fails is told when it begins and when it is over, and not in between."""
 
-from rmq.sampling.failures import FailureTracker, Subject
-from rmq.sampling.samples import Master
+from rmq.sampling.samples import FailureTracker, Master, Subject
 
 BROKER, TOPIC = Subject("broker", "b:1"), Subject("topic", "t")
 NOTHING = ({}, [], [])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.config.console_peers import PEERS_MAX, ConsolePeerList, console_peers
+from serving.config.console_options import PEERS_MAX, ConsolePeerList, console_peers
 
 
 def test_peers_are_listed_in_their_order_and_once():

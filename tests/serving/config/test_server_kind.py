@@ -9,7 +9,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.properties import Property, file_text, listing_text, parse
 from serving.config import arguments
 from serving.config.checks import ConfigError, conflicts
-from serving.config.console_peers import ConsolePeerList
+from serving.config.console_options import ConsolePeerList
 from serving.config.options import (
     AddressList,
     AlwaysFalse,

@@ -16,11 +16,10 @@ from other_server import OTHER
 from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
 from serving.http import openapi, request_bodies
-from serving.http.admin_access import AdminToken, HttpTokens
+from serving.http.admin_access import FAILURES_MAX, AdminToken, HttpTokens
 from serving.http.endpoints import BODY_BYTES_MAX, Endpoint, Parameter
 from serving.http.paths import delete, endpoints_of, get, post, put
 from serving.http.server import make_app, start_http
-from serving.http.token_tries import FAILURES_MAX
 from serving.http.views import NotFound, StateConflict, UnprocessableBody, ViewRequest
 from serving.logging.logs import Logs, json_line
 from serving.metrics.server_counters import ServerCounters

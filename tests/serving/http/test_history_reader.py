@@ -10,8 +10,8 @@ from written_history import SECOND, THEN, Server, seal_all
 
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.shapes.history import PastQuery
-from serving.http import history_reader
-from serving.http.history_reader import HistoryReader
+from serving.http import history_views as history_reader
+from serving.http.history_views import HistoryReader
 from serving.http.views import TooManyRequests, Unavailable
 
 

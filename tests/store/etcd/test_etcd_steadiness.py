@@ -9,12 +9,13 @@ from peers.waiting import wait_until
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
-from store.etcd import calls, registration, watch
+from store.etcd import calls, watch
+from store.etcd import etcd_store as registration
 from store.etcd.client import EtcdClient, EtcdOptions, System, Unreachable, grpc
+from store.etcd.etcd_store import Membership
 from store.etcd.keys import Keys
 from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import Leadership
-from store.etcd.registration import Membership
 from store.etcd.threads import CallThreads
 from store.etcd.watch import Watch
 from store.store import ControllerMember, OutcomeUnknown, StoreObserver

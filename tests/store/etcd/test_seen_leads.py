@@ -2,8 +2,8 @@
 
 import pytest
 
+from store.etcd.lease import SeenLeads
 from store.etcd.lease_state_machine import Holder
-from store.etcd.seen_leads import SeenLeads
 from store.store import ControllerMember
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 from builders import text_of
 
-from namesrv.core.registration.registration import MEMBERS_MAX, MEMBERS_OF_HOST_MAX
-from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_MAX
+from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_MAX, MEMBERS_MAX, MEMBERS_OF_HOST_MAX
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.refusals import KvTooLong
 from namesrv.settings.durable_settings import KV_CHARS_MAX, KV_VALUE_CHARS_MAX

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from namesrv.core.registration import incremental_body, reported_topics
+from namesrv.core.registration import accepted_topics, incremental_body
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.topics import TopicSettings
 from remoting.protocol.codec import decode_body
@@ -135,7 +135,7 @@ def test_blocks_that_fit_but_for_a_missing_comma_are_no_table():
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_the_checksum_of_two_texts_follows_from_those_of_each(first, second):
-    together = reported_topics.combined_crc32(zlib.crc32(first), zlib.crc32(second), len(second))
+    together = accepted_topics.combined_crc32(zlib.crc32(first), zlib.crc32(second), len(second))
     assert together == zlib.crc32(first + second)
 
 

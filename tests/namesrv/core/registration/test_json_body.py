@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.core.registration.accepted_topics import FILTER_SERVERS_MAX
-from namesrv.core.registration.body import RegistrationRefused, decode_registration
-from namesrv.core.registration.json_members import SKIPPED_BYTES_MAX, VALUE_BYTES_MAX
+from namesrv.core.registration.body import decode_registration
+from namesrv.core.registration.json_body import SKIPPED_BYTES_MAX, VALUE_BYTES_MAX
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.topics import TOPICS_MAX
+from namesrv.refusals import RegistrationRefused
 from remoting.protocol.fastjson import BARE_KEYS_BYTES_MAX, Dialect, encode
 
 #: Nobody reads this member; with it a body is too long to be decoded at once.

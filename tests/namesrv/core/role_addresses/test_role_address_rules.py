@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv.core.role_addresses.audiences import PLAIN, Audiences
 from namesrv.core.role_addresses.documents import rules_of_toml
+from namesrv.core.role_addresses.rules import PLAIN, Audiences
 
 RULES = """
 [[roleAddress]]

@@ -1,8 +1,7 @@
 """The numbered changes of followed keys: what is kept, what goes, and who is woken."""
 
-from namesrv.core.route_changes import change_log
-from namesrv.core.route_changes.change_log import UNWATCHED_MS_MAX, ChangeLog
-from namesrv.core.route_changes.watch_cursor import WatchCursor
+from namesrv.core import change_log
+from namesrv.core.change_log import UNWATCHED_MS_MAX, ChangeLog, WatchCursor
 
 
 def a_log(*keys, changes_max=100, bytes_max=1000):

@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv.core.route_changes.change_log import UNWATCHED_MS_MAX, Change, ChangeLog
-from namesrv.core.route_changes.watch_cursor import GapReason, PresentState, WatchCursor, WatchGap
+from namesrv.core.change_log import UNWATCHED_MS_MAX, Change, ChangeLog, GapReason, PresentState, WatchCursor, WatchGap
 
 TOPICS = ("a", "b", "c")
 MANY = 1_000_000

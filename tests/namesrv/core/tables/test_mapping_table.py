@@ -4,7 +4,7 @@ import pytest
 from builders import BROKER, a_mapping
 from route_states import remove_topics
 
-from namesrv.core.tables.mapping_table import MappingTable
+from namesrv.core.tables.topic_table import MappingTable
 
 
 @pytest.fixture

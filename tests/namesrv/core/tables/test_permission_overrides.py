@@ -3,7 +3,7 @@
 import pytest
 from builders import BROKER, READ_ONLY, WRITABLE
 
-from namesrv.core.tables.permission_overrides import PermissionOverrides
+from namesrv.core.tables.topic_table import PermissionOverrides
 
 
 @pytest.fixture

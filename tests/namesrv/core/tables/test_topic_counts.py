@@ -7,7 +7,7 @@ from builders import CLUSTER
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.core.tables.topic_counts import TopicCountTable, kinds_of
+from namesrv.core.changes import TopicCountTable, kinds_of
 from remoting.protocol.topic_kinds import TopicKind, kind_of, topics_of
 
 # `TopicValidator.getSystemTopicSet()` of Java 5.5.0, printed by it.

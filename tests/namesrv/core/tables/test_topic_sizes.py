@@ -4,8 +4,8 @@ import pytest
 from builders import BROKER, a_mapping, a_queue_data, a_registration, topic_configs
 from route_states import expire, lose_connection, register_broker
 
+from namesrv.core.changes import CONNECTION_BYTES_MIN, TopicSizes
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.topic_sizes import CONNECTION_BYTES_MIN, TopicSizes
 from namesrv.refusals import TooManyTopics
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.shapes.route import DataVersion
@@ -42,7 +42,7 @@ def test_the_topics_of_all_sets_of_a_connection_count_together():
 
 
 def test_what_is_refused_leaves_nothing_and_what_leaves_counts_no_more(monkeypatch):
-    monkeypatch.setattr("namesrv.core.tables.topic_sizes.CONNECTION_BYTES_MIN", 0)
+    monkeypatch.setattr("namesrv.core.changes.CONNECTION_BYTES_MIN", 0)
     state = RouteState(NameServerConfig(topic_bytes_max=8 * 3_000))
     topics = topic_configs(*(f"t{number}" for number in range(15)))
     mapped = {"t0": a_mapping(curr_id_map={}), "t1": a_mapping(curr_id_map={})}
@@ -58,7 +58,7 @@ def test_what_is_refused_leaves_nothing_and_what_leaves_counts_no_more(monkeypat
 
 
 def test_a_broker_whose_new_topics_are_refused_stays_with_those_that_it_has(monkeypatch):
-    monkeypatch.setattr("namesrv.core.tables.topic_sizes.CONNECTION_BYTES_MIN", 0)
+    monkeypatch.setattr("namesrv.core.changes.CONNECTION_BYTES_MIN", 0)
     state = RouteState(NameServerConfig(topic_bytes_max=8 * 3_000))
     register_broker(state, a_registration(topics=topic_configs("a", "b")), now_ms=0)
     more = topic_configs("a", "b", *(f"t{number}" for number in range(30)))
@@ -70,7 +70,7 @@ def test_a_broker_whose_new_topics_are_refused_stays_with_those_that_it_has(monk
         expire(state, now_ms)
     # The connection over which it registers now is the one with which it leaves.
     lose_connection(state, 1, now_ms=300_000)
-    assert list(state.tables.topics.topics_of(BROKER)) == ["a", "b"]
+    assert list(state.tables.topics.of_broker(BROKER)) == ["a", "b"]
     lose_connection(state, 2, now_ms=300_000)
     assert state.tables.brokers.get(BROKER) is None
     assert state._applier.topic_sizes.total_bytes == 0
@@ -80,7 +80,7 @@ def test_at_the_limit_217_changes_a_topic_that_the_set_has_and_refuses_others_wi
     state = RouteState(NameServerConfig(topic_bytes_max=600, topic_sets_per_host_max=1))
     register_broker(state, a_registration(topics=topic_configs("a", "c")), now_ms=0)
     state.register_topic("a", [a_queue_data(write_queue_nums=9)])
-    assert state.tables.topics.queues_of("a")[BROKER].write_queue_nums == 9
+    assert state.tables.topics.of_topic("a")[BROKER].write_queue_nums == 9
     with pytest.raises(TooManyTopics, match="topicBytesMax"):
         state.register_topic("b", [a_queue_data()])
     register_broker(state, a_registration(broker_name="broker-b", topics={}, connection_id=2), now_ms=0)

@@ -19,16 +19,16 @@ def table():
 
 def test_a_topic_that_nobody_has_does_not_exist(table):
     assert "A" not in table
-    assert table.queues_of("A") is None
-    assert table.topics_of(BROKER) == {}
+    assert table.of_topic("A") is None
+    assert table.of_broker(BROKER) == {}
 
 
 def test_queues_are_found_by_topic_and_by_broker_name(table):
     mine, other = a_queue_data(), a_queue_data(broker_name="broker-b")
     table.put(BROKER, {"A": mine, "B": mine})
     table.put("broker-b", {"A": other})
-    assert table.queues_of("A") == {BROKER: mine, "broker-b": other}
-    assert table.topics_of(BROKER) == {"A": mine, "B": mine}
+    assert table.of_topic("A") == {BROKER: mine, "broker-b": other}
+    assert table.of_broker(BROKER) == {"A": mine, "B": mine}
 
 
 def test_topics_are_listed_once_however_many_sets_have_them(table):
@@ -42,16 +42,16 @@ def test_topics_are_listed_once_however_many_sets_have_them(table):
 def test_queues_that_change_are_seen_changed_from_both_sides(table):
     table.put(BROKER, queue_datas("A", "B", write_queue_nums=4))
     table.put(BROKER, queue_datas("A", write_queue_nums=8))
-    assert table.queues_of("A") == {BROKER: a_queue_data(write_queue_nums=8)}
-    assert table.topics_of(BROKER) == queue_datas("A", write_queue_nums=8) | queue_datas("B", write_queue_nums=4)
+    assert table.of_topic("A") == {BROKER: a_queue_data(write_queue_nums=8)}
+    assert table.of_broker(BROKER) == queue_datas("A", write_queue_nums=8) | queue_datas("B", write_queue_nums=4)
 
 
 def test_a_topic_that_leaves_one_set_stays_on_the_others(table):
     table.put(BROKER, queue_datas("A", "B"))
     table.put("broker-b", queue_datas("A", broker_name="broker-b"))
     remove_topics(table, BROKER, ["A"])
-    assert table.queues_of("A") == {"broker-b": a_queue_data(broker_name="broker-b")}
-    assert table.topics_of(BROKER) == queue_datas("B")
+    assert table.of_topic("A") == {"broker-b": a_queue_data(broker_name="broker-b")}
+    assert table.of_broker(BROKER) == queue_datas("B")
 
 
 def test_a_topic_goes_with_the_last_set_that_had_it(table):
@@ -66,8 +66,8 @@ def test_a_set_cannot_take_away_a_topic_that_it_does_not_have(table):
     table.put("broker-b", queue_datas("B", broker_name="broker-b"))
     remove_topics(table, "broker-b", ["A", "unknown"])
     remove_topics(table, "stranger", ["A"])
-    assert table.topics_of(BROKER) == queue_datas("A")
-    assert table.topics_of("broker-b") == queue_datas("B", broker_name="broker-b")
+    assert table.of_broker(BROKER) == queue_datas("A")
+    assert table.of_broker("broker-b") == queue_datas("B", broker_name="broker-b")
 
 
 def test_a_set_that_goes_with_all_its_topics_leaves_nothing_behind(table):
@@ -130,11 +130,11 @@ def test_the_sums_are_those_of_a_walk_whatever_was_changed(changes):
         table.put(broker_name, put)
         remove_topics(table, broker_name, removed)
     for broker_name in ("broker-a", "broker-b"):
-        mine = table.topics_of(broker_name).values()
+        mine = table.of_broker(broker_name).values()
         walked = QueueSum(
             sum(each.read_queue_nums for each in mine),
             sum(each.write_queue_nums for each in mine),
-            sum(131 if topic.isascii() else 134 for topic in table.topics_of(broker_name)),
+            sum(131 if topic.isascii() else 134 for topic in table.of_broker(broker_name)),
         )
         assert table.queue_sum(broker_name) == walked
 

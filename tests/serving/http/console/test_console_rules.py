@@ -2,9 +2,9 @@
 
 import socket
 
-from serving.config.console_peers import console_peers
+from serving.config.console_options import console_peers
+from serving.http.admin_access import FAILURES_MAX, NETWORKS_MAX, WINDOW_MS, TokenTries
 from serving.http.console.peers import peer_table
-from serving.http.token_tries import FAILURES_MAX, NETWORKS_MAX, WINDOW_MS, TokenTries
 
 
 def urls(bind_address, text):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.http.console.event_heads import EventHead, EventHeads
+from serving.http.console.live import EventHead, EventHeads
 
 STREAM = b":\n\nid: a-1\nevent: route\ndata: {}\n\nevent: closing\r\nretry: 1000\ndata: {}\r\n\r\nid:b-2\nevent:gap\n\n"
 EVENTS = [EventHead("route", "a-1"), EventHead("closing", ""), EventHead("gap", "b-2")]

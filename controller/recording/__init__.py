@@ -1,1 +1,0 @@
-"""What a controller writes into the history."""

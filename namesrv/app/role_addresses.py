@@ -1,0 +1,264 @@
+"""Role addresses at the edge: the file of rules, the file of addresses that peers get, and checks of where they lead.
+
+The rules are read each second, and taken once the text was the same twice. A mistake leaves the rules before it in
+force. After a start there are none before it: routes have the brokers' own addresses, and peers are served meanwhile.
+Each check is a new connection, as that of a client after a failover. No request of a peer waits for any of it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from namesrv.core.role_addresses.checks import (
+    BrokerIdentity,
+    RoleAddressChecks,
+    RoleAddressUse,
+)
+from namesrv.core.role_addresses.documents import rules_of_toml
+from namesrv.core.role_addresses.rules import RoleAddressRules
+from namesrv.core.role_addresses.state import TICK_MS, RoleAddresses, RoleAddressLoop
+from namesrv.observability.event_log import NameServerEventLog
+from remoting.admin.brokers import broker_options
+from remoting.background_tasks import BackgroundTasks
+from remoting.client import Requester
+from remoting.clock import Clock
+from remoting.protocol.errors import BodyError, InvokeError, OutOfResources, Refused
+from serving.config.stored_config import NotStored, store
+from serving.config.table_documents import TableMistake, TablesRefused
+from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
+from serving.durable_file import NotReadable, read_latest, recover
+
+
+class RoleAddressSource:
+    """Keeps the rules in force as their file says."""
+
+    def __init__(
+        self,
+        path: str,
+        role_addresses: RoleAddresses,
+        reclassify: Callable[[], None],
+        clock: Clock,
+        observer: NameServerEventLog,
+    ) -> None:
+        """Call `reclassify` whenever peers may be of other audiences."""
+        self._path = path
+        self._file = WatchedFile(path)
+        self._role_addresses = role_addresses
+        role_addresses.source = path
+        self._reclassify = reclassify
+        self._clock = clock
+        self._observer = observer
+
+    async def follow_role_addresses(self) -> None:
+        """Read the file each second, and follow the brokers in between, for ever."""
+        while True:
+            await self.read_file()
+            for _ in range(round(LOOK_S * 1000 / TICK_MS)):
+                self.tick()
+                await asyncio.sleep(TICK_MS / 1000)
+
+    async def read_file(self) -> None:
+        """Take the file if it has changed; one that cannot be read changes nothing."""
+        try:
+            text = await self._file.new_text()
+        except FileUnreadable as error:
+            if str(error) != self._role_addresses.problem:
+                self._refuse(TablesRefused([TableMistake(None, "", str(error))]))
+            return
+        if text is None:
+            return
+        try:
+            # A long file takes a second, in which the loop has to go on.
+            rules = await asyncio.to_thread(rules_of_toml, text)
+        except TablesRefused as refusal:
+            self._refuse(refusal)
+        else:
+            self._take(rules)
+
+    def tick(self) -> None:
+        """Follow brokers that register with role addresses, and sets that have had no master for too long."""
+        before = self._role_addresses.loops
+        self._role_addresses.tick(self._clock.now_ms())
+        self._report_loops(before)
+
+    def _take(self, rules: RoleAddressRules) -> None:
+        self._role_addresses.problem = ""
+        # In one step, so that no peer gets an answer for another audience.
+        self._role_addresses.replace(rules, self._clock.now_ms())
+        self._reclassify()
+        self._observer.role_addresses_loaded(self._path, rules)
+        self._report_loops({})
+
+    def _refuse(self, refusal: TablesRefused) -> None:
+        self._role_addresses.problem = str(refusal)
+        self._observer.role_addresses_refused(self._path, refusal)
+
+    def _report_loops(self, before: Mapping[str, RoleAddressLoop]) -> None:
+        for name, loop in self._role_addresses.loops.items():
+            if before.get(name) != loop:
+                self._observer.role_address_ignored(loop)
+
+
+#: Time between two tries to write a file that cannot be written.
+RETRY_MS: Final = 30_000
+
+
+class _StoredUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One address as the file has it."""
+
+    set: str
+    broker_id: int
+    address: str
+
+
+class _StoredUses(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The whole file."""
+
+    given: list[_StoredUse]
+
+
+class RoleAddressStore:
+    """Keeps the file as the checks are; one task only may call `store`."""
+
+    def __init__(self, path: str, checks: RoleAddressChecks, clock: Clock, observer: NameServerEventLog) -> None:
+        self._path = path
+        self._checks = checks
+        self._clock = clock
+        self._observer = observer
+        #: What the file holds; None if that is not known.
+        self._stored: list[RoleAddressUse] | None = None
+        #: Not to be written before.
+        self._due_ms = 0
+        self._last_error = ""
+
+    def restore(self) -> None:
+        """Give the checks what the file holds; without it, or with one that is damaged, each address is checked."""
+        path = Path(self._path).expanduser()
+        recover(path)
+        try:
+            content = read_latest(path)
+            if content:
+                uses = msgspec.json.decode(content, type=_StoredUses).given
+                self._stored = [RoleAddressUse(each.set, each.broker_id, each.address) for each in uses]
+        except NotReadable as error:
+            self._observer.role_address_store_failed(str(error))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._observer.role_address_store_failed(f"{path} holds no checked role addresses: {error}")
+        self._checks.restore(self._stored or ())
+
+    async def store(self) -> None:
+        """Write the file if it is to be another one; where that fails, it is tried again later."""
+        given = self._checks.given()
+        now_ms = self._clock.now_ms()
+        if given == (self._stored or []) or now_ms < self._due_ms:
+            return
+        uses = [_StoredUse(set=use.set_name, broker_id=use.broker_id, address=use.address) for use in given]
+        try:
+            await store(self._path, msgspec.json.encode(_StoredUses(given=uses)), self._observer.written_in_place)
+        except NotStored as error:
+            self._due_ms = now_ms + RETRY_MS
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                self._observer.role_address_store_failed(str(error))
+        else:
+            self._stored, self._last_error = given, ""
+
+
+#: Addresses that are checked at a time.
+AT_ONCE: Final = 32
+#: As much as a client waits for an answer.
+TIMEOUT_MS: Final = 3_000
+#: While an address is to lead to another broker: one that does not answer must not keep others from being checked.
+QUICK_TIMEOUT_MS: Final = 1_000
+#: A broker's options have some 15 KiB. To read a longer answer would hold up peers.
+ANSWER_BYTES_MAX: Final = 256 * 1024
+#: The name of a check among the background tasks.
+CHECK_ROLE_ADDRESS: Final = "check_role_address"
+#: By which a broker shows who it is; those of its role follow an election at once.
+_OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")
+
+
+class RoleAddressDialBack:
+    """Checks role addresses for as long as it runs."""
+
+    def __init__(
+        self,
+        role_addresses: RoleAddresses,
+        store: RoleAddressStore,
+        client: Requester,
+        clock: Clock,
+        observer: NameServerEventLog,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._role_addresses = role_addresses
+        self._store = store
+        self._client = client
+        self._clock = clock
+        self._observer = observer
+        self._tasks = tasks
+        self._under_way: dict[RoleAddressUse, asyncio.Task[bool]] = {}
+
+    async def check_role_addresses(self) -> None:
+        """Check addresses when it is their turn, and store which of them peers get, for ever."""
+        try:
+            while True:
+                self._start_checks()
+                await self._store.store()
+                await asyncio.sleep(TICK_MS / 1000)
+        finally:
+            for check in self._under_way.values():
+                check.cancel()
+
+    def _start_checks(self) -> None:
+        """Start the checks that are due, as far as others are not under way."""
+        free = AT_ONCE - len(self._under_way)
+        for use in self._role_addresses.checks.due(self._clock.now_ms(), free, self._under_way):
+            check = self._under_way[use] = self._tasks.start(self._check(use), CHECK_ROLE_ADDRESS)
+            check.add_done_callback(partial(self._ended, use))
+
+    def _ended(self, use: RoleAddressUse, _: "asyncio.Task[bool]") -> None:
+        del self._under_way[use]
+
+    async def _check(self, use: RoleAddressUse) -> None:
+        try:
+            is_quick = self._role_addresses.checks.is_quick(use)
+            answer = await self._answer(use.address, QUICK_TIMEOUT_MS if is_quick else TIMEOUT_MS)
+        except OutOfResources:
+            # This host can open no connection at all, which shows nothing about the address.
+            self._role_addresses.checks.postpone(use, self._clock.now_ms())
+        else:
+            now_ms, unix_ms = self._clock.now_ms(), self._clock.unix_ms()
+            outcome = self._role_addresses.answered(use, answer, now_ms, unix_ms)
+            if outcome.change is not None:
+                self._observer.role_address_checked(outcome.change)
+            if outcome.move is not None:
+                self._observer.role_address_moved(outcome.move)
+
+    async def _answer(self, address: str, timeout_ms: int) -> BrokerIdentity | str:
+        """Return who answers at an address, or why nobody does; raises OutOfResources."""
+        request = broker_options(_OPTIONS)
+        try:
+            response = await self._client.invoke_on_new_connection(address, request.request, timeout_ms)
+            if (length := len(response.command.body)) > ANSWER_BYTES_MAX:
+                return f"what answered is no broker: its answer has {length} bytes"
+            return _identity(request.read_response(response.command))
+        except OutOfResources:
+            raise
+        except InvokeError as error:
+            return error.reason
+        except (Refused, BodyError) as error:
+            return str(error)
+
+
+def _identity(options: Mapping[str, str]) -> BrokerIdentity:
+    number = options.get("brokerId", "")
+    host, port = options.get("brokerIP1"), options.get("listenPort")
+    return BrokerIdentity(
+        broker_name=options.get("brokerName"),
+        broker_id=int(number) if number.isascii() and number.isdigit() else None,
+        address=f"{host}:{port}" if host and port else None,
+    )

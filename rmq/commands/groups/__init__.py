@@ -1,1 +1,0 @@
-"""`rmq group`: subscription groups at brokers."""

@@ -1,1 +1,0 @@
-"""`rmq offsets`: what the offset manager knows and does."""

@@ -1,1 +1,0 @@
-"""`rmq scaling` and `rmq topic scale`: resizes of topics by our controllers."""

@@ -1,1 +1,0 @@
-"""Commands of mqadmin about controllers and what they know of brokers."""

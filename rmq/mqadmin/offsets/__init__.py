@@ -1,1 +1,0 @@
-"""Commands of mqadmin about offsets."""
