@@ -1,11 +1,10 @@
 """Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
 
-from controller.wire.handlers import ReplicaInfoCache
-
 from controller.decisions.cluster_view import ClusterView
 from controller.failure_detection.heartbeats import LastHeartbeat
 from controller.sets.broker_set import BrokerSet, Replica
 from controller.sets.stored_set import StoredSet
+from controller.wire.handlers import ReplicaInfoCache
 from store.store import SetStore, VersionedEntry
 
 SET = "broker-a"

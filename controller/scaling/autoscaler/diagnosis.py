@@ -216,7 +216,10 @@ RAMP_TPS_MIN: Final = 20.0
 def foretold(
     signals: TopicSignals, put_slope: float, forecast: TrafficForecast, outlook: AnalysisOutlook
 ) -> Iterator[Finding]:
-    """Yield what will be needed soon; nothing while the present count or rate is unknown."""
+    """Yield what will be needed soon; nothing while the present count or rate is unknown.
+
+    More queues do not help with messages that wait in the old ones already: only growth before a lag is in time.
+    """
     queues, put_tps = signals.queues, signals.put_tps
     if queues is None or put_tps is None:
         return

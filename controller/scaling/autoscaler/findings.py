@@ -138,7 +138,7 @@ class _FindingRun:
 
 
 class SignalWindow:
-    """The runs of findings of one topic."""
+    """The runs of findings of one topic; bounded, whatever the window."""
 
     def __init__(self) -> None:
         self._runs: dict[FindingKey, _FindingRun] = {}

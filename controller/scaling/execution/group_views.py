@@ -28,7 +28,10 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class GroupKinds:
-    """The last kinds of groups, by topic."""
+    """How the groups of topics consumed when they were seen last: nobody else can tell of a group that is offline.
+
+    One document for each topic, written when a kind is new: the next leader loads them with the operations.
+    """
 
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents

@@ -34,7 +34,10 @@ class OperationSummary(NamedTuple):
 
 
 class DecodedOperations:
-    """The operations of one kind, by the name of their document."""
+    """The operations of one kind, by the name of their document, decoded once: each scrape of metrics lists them.
+
+    They are kept up to a limit; of the others only what a list is sorted and filtered by.
+    """
 
     def __init__(self, documents: DocumentStore, kind: DocumentKind) -> None:
         self._documents = documents

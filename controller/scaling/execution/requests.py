@@ -111,7 +111,11 @@ _Offsets = Mapping[str, TopicOffsets | BodyError]
 
 
 class SharedOffsets:
-    """Requests the offsets of brokers, of each of them once at a time."""
+    """Requests the stored offsets of brokers (43), of each of them once at a time, for all that wait for it.
+
+    Drained, seeded and confirmed rest on these offsets. So an answer counts for those alone that wanted it before it
+    was requested; nothing is kept for a later one.
+    """
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
@@ -191,7 +195,10 @@ Found = TypeVar("Found")
 
 
 class RoundRequests:
-    """Sends the requests of one round."""
+    """Sends the requests of one round: a peer that has not answered one of them gets no other one in it.
+
+    Otherwise a master that hangs would be waited for once for each of its queues.
+    """
 
     def __init__(self, admin: AdminClient, offsets: SharedOffsets) -> None:
         self._admin = admin
@@ -231,7 +238,10 @@ _VERSION: Final = re.compile(r"V(\d+)_(\d+)")
 
 
 class GroupDefinitions:
-    """Queries brokers for their groups, and keeps the answers for some seconds."""
+    """Queries brokers for their configured groups, and keeps the answers for some seconds.
+
+    Source: docs/protocol/broker-admin.md 13 and 22.
+    """
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin

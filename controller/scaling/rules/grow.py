@@ -14,6 +14,8 @@ from controller.scaling.rules.round import ResizeRound
 def seeds_of(operation: ResizeOperation, observation: ResizeObservation) -> tuple[QueueOffset, ...]:
     """Return where each new queue begins: at its end, which is 0 unless an earlier resize has used it.
 
+    Stored before the queues can be read: a client without a stored offset begins at the end of a queue as it is when it
+    gets the queue, and skips what was written before (docs/protocol/queue-scaling.md 3).
     A queue that could be written and not read begins with what is in it.
     """
     seeds = []

@@ -65,7 +65,10 @@ def _text(order_conf: str | None) -> str:
 
 
 def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
-    """Yield broker sets that are away, and those of which something is stored that are in no route now."""
+    """Yield broker sets that are away, and those of which something is stored that are in no route now.
+
+    Sets with static roles leave all routes with their last broker: only what is stored elsewhere has them.
+    """
     for name in traits.away_sets:
         yield f"{name} is away: if it has {topic}, it comes back with its former numbers (rmq broker list)"
     conf = {part.partition(":")[0] for part in (traits.order_conf or "").split(";") if part}

@@ -72,7 +72,7 @@ class ProposalUnknown(Exception):
 
 
 class Proposals:
-    """At most one for each topic."""
+    """At most one for each topic, in the memory of the leader alone: a new leader makes them anew."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, Proposal] = {}

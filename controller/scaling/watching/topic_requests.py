@@ -41,7 +41,7 @@ _OF_CLIENTS: Final = frozenset({BrokerRequestCode.GET_CONSUMER_RUNNING_INFO})
 
 
 class FailedPeers:
-    """A client that remembers who did not answer."""
+    """A client that remembers who did not answer: of all topics of a broker that hangs, one waits for it."""
 
     def __init__(self, client: Requester, clock: Clock) -> None:
         self._client = client
@@ -207,7 +207,10 @@ class TopicFacts:
 
 
 class TopicFactsObserver:
-    """Requests the facts of topics."""
+    """Requests what changes rarely about topics, each minute or two.
+
+    Clients cost themselves a request: all are queried only of groups that are behind, of others one, for its kind.
+    """
 
     def __init__(
         self, admin: AdminClient, topics: TopicObserver, groups: GroupObserver, now_ms: Callable[[], int]
@@ -326,7 +329,10 @@ class _BrokerAnswers(NamedTuple):
 
 
 class SlotReadings:
-    """Reads topics, some at a time."""
+    """Reads topics, some at a time; what a broker answers for all of its topics is requested once.
+
+    Offsets come before ends: what is consumed in between must not look as if it lay behind the end of a queue.
+    """
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
