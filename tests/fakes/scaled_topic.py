@@ -54,6 +54,7 @@ class ScaledBroker:
         self.rocksdb_half = (0, 0)
         self.options = {}
         self.log = (1000, 0)
+        self.put_tps = 0.0
         self.levels = {}
         #: Code -> what it is answered with instead: a code, or None for nothing.
         self.instead = {}
@@ -119,6 +120,7 @@ class ScaledBroker:
             "bootTimestamp": str(self.boot_ms),
             "commitLogMaxOffset": str(end),
             "dispatchBehindBytes": str(behind),
+            "putTps": f"{self.put_tps} {self.put_tps} {self.put_tps}",
         }
         table |= {f"scheduleMessageOffset_{level}": f"{at},{last}" for level, (at, last) in self.levels.items()}
         return success({"table": table})

@@ -25,10 +25,7 @@ def lab(tmp_path):
     own.close()
 
 
-@pytest.mark.parametrize(
-    ("version", "seconds"),
-    [(V5_5, STATIC_5_S), (V5_1, STATIC_5_S), (V4_9, OTHER_S)],
-)
+@pytest.mark.parametrize(("version", "seconds"), [(V5_5, STATIC_5_S), (V5_1, STATIC_5_S), (V4_9, OTHER_S)])
 def test_static_slave_copies_a_changed_topic(lab, version, seconds):
     site = ScalingSite(lab, version)
     slave = lab.broker(site.broker.name, version=version, namesrv=[site.namesrv.address], broker_id=1).start().ready()

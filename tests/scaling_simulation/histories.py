@@ -207,11 +207,7 @@ def _group(draw, *, is_ordered):
     elif leaves_ms is None and not is_ordered and draw.random() < 0.08:
         kind = "assigned"
     return GroupSettings(
-        kind,
-        draw.choice((1, 2, 2, 3)),
-        draw.choice((1, 4, 8)),
-        draw.choice((0, 0, 0, 0, 130_000, 220_000)),
-        leaves_ms,
+        kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)), draw.choice((0, 0, 0, 0, 130_000, 220_000)), leaves_ms
     )
 
 

@@ -91,11 +91,6 @@ class ScalingVerdict:
         """Whether another count is proposed."""
         return self.target is not None
 
-    @property
-    def is_automatic(self) -> bool:
-        """Whether it is to be carried out without an operator."""
-        return self.target is not None and self.mode is PolicyMode.AUTO
-
 
 class _Outcome(NamedTuple):
     target: int | None

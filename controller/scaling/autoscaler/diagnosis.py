@@ -98,7 +98,6 @@ def _near_limits(signals: TopicSignals) -> Iterator[Finding]:
 
 
 def _hot(rates: list[float]) -> int | None:
-    """Return the position of the queue into which much more comes than into the others."""
     if len(rates) < 2:  # noqa: PLR2004 - one queue has no others
         return None
     position = max(range(len(rates)), key=rates.__getitem__)
@@ -133,7 +132,6 @@ def _what_is_missing(group: GroupSignals) -> str:
 
 
 def _reason(signals: TopicSignals, name: str, group: GroupSignals, totals: GroupProgressTotals) -> Finding:
-    """Return why a group that needs help is slow."""
     clients = len(group.clients or ())
     queues = signals.queues or len(group.queues)
     state = f"group {name}: {clients} consumers, {queues} queues"
@@ -218,7 +216,10 @@ RAMP_TPS_MIN: Final = 20.0
 def foretold(
     signals: TopicSignals, put_slope: float, forecast: TrafficForecast, outlook: AnalysisOutlook
 ) -> Iterator[Finding]:
-    """Yield what will be needed soon; nothing while the present count or rate is unknown."""
+    """Yield what will be needed soon; nothing while the present count or rate is unknown.
+
+    More queues do not help with messages that wait in the old ones already: only growth before a lag is in time.
+    """
     queues, put_tps = signals.queues, signals.put_tps
     if queues is None or put_tps is None:
         return

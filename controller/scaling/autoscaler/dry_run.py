@@ -11,13 +11,16 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.decision import RESIZES_MAX, KnownResizes, PastResize, ScalingVerdict
-from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
+from controller.scaling.autoscaler.policies import ScalingPolicy
 from controller.scaling.autoscaler.signals import GroupSignals, QueueProgress, SetSignals, TopicSignals
 from controller.scaling.autoscaler.topic_watch import TopicWatch
 from controller.scaling.resize.observation import GroupKind
 
 #: Without a sample for so long, rates are not known.
 SAMPLE_GAP_MS_MAX: Final = 5 * 60_000
+
+#: How long a resize takes.
+RESIZE_MS: Final = 90_000
 
 #: One queue stands for all of them: what is recorded are sums.
 _ALL: Final = "all"
@@ -43,10 +46,6 @@ class DryRunStart:
     sets: int = 1
     #: Of all its groups.
     kind: GroupKind = GroupKind.CONCURRENT
-    #: How long a resize takes.
-    resize_ms: int = 90_000
-    #: Every proposal is taken as carried out; else only those of the mode `auto`.
-    carries_out_proposals: bool = True
 
 
 def dry_run(samples: Iterable[RecordedSample], policy: ScalingPolicy, start: DryRunStart) -> list[ScalingVerdict]:
@@ -67,8 +66,6 @@ def _shown(verdict: ScalingVerdict) -> object:
 
 
 class _DryRun:
-    """Plays the samples."""
-
     def __init__(self, policy: ScalingPolicy, start: DryRunStart) -> None:
         self._policy, self._start = policy, start
         self._watch = TopicWatch()
@@ -82,18 +79,16 @@ class _DryRun:
             self._end_resizes(unix_ms)
             verdict = self._watch.evaluate(self._signals(now, unix_ms), self._policy, KnownResizes(self._resizes))
             self._before = now
-            if verdict.target is not None and self._is_carried_out(verdict):
+            if verdict.target is not None:
+                # Every proposal is taken as carried out.
                 resize = PastResize(unix_ms, None, self._count, verdict.target)
                 self._resizes = (*self._resizes, resize)[-RESIZES_MAX:]
             yield verdict
 
-    def _is_carried_out(self, verdict: ScalingVerdict) -> bool:
-        return self._start.carries_out_proposals or verdict.mode is PolicyMode.AUTO
-
     def _end_resizes(self, unix_ms: int) -> None:
         if self._resizes and self._resizes[-1].ended_unix_ms is None:
             last = self._resizes[-1]
-            if unix_ms >= last.begun_unix_ms + self._start.resize_ms:
+            if unix_ms >= last.begun_unix_ms + RESIZE_MS:
                 self._resizes = (*self._resizes[:-1], last._replace(ended_unix_ms=unix_ms))
                 self._count = last.after
 

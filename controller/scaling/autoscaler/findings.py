@@ -120,8 +120,6 @@ NEW_HIGH_FACTOR: Final = 1.2
 
 @dataclass(slots=True)
 class _FindingRun:
-    """How often a finding was seen since it began."""
-
     since_ms: int
     seen: float = 0.0
     samples: float = 0.0
@@ -140,7 +138,7 @@ class _FindingRun:
 
 
 class SignalWindow:
-    """The runs of findings of one topic."""
+    """The runs of findings of one topic; bounded, whatever the window."""
 
     def __init__(self) -> None:
         self._runs: dict[FindingKey, _FindingRun] = {}

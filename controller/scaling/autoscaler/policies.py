@@ -5,7 +5,7 @@ without `*` and `?`; of equally long ones the first.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
@@ -144,7 +144,6 @@ def _repeated(row: Mapping[str, Any], position: int, first: dict[str, int]) -> I
 
 
 def _problems(row: Any) -> Iterator[Problem]:
-    """Yield the properties of a policy that are wrong, and how."""
     if isinstance(row, Mapping) and "topic" not in row:
         yield "topic", "is missing: the name of a topic, or a pattern with * and ?"
     read, problems = read_properties(row, _KIND)
@@ -171,18 +170,13 @@ def _count(value: Any) -> int:
     return value
 
 
-def _step(value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not STEP_MIN <= value <= STEP_MAX:
-        raise WrongValue(f"a factor from {STEP_MIN:g} to {STEP_MAX:g}")
-    return float(value)
+def _number(what: str, least: float, most: float) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+            raise WrongValue(f"a {what} from {least:.12g} to {most:.12g}")
+        return float(value)
 
-
-def _writes(value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 1 <= value <= WRITES_MAX:
-        raise WrongValue(f"a number of messages a second from 1 to {WRITES_MAX}")
-    return float(value)
+    return read
 
 
 def _mode(value: Any) -> PolicyMode:
@@ -192,17 +186,18 @@ def _mode(value: Any) -> PolicyMode:
         raise WrongValue(" or ".join(f'"{mode.value}"' for mode in PolicyMode)) from None
 
 
+_WRITES: Final = _number("number of messages a second", 1, WRITES_MAX)
 _DEFAULTS: Final = ScalingPolicy(topic="*")
 _READERS: Final[Mapping[str, PropertyReader]] = {
     "topic": PropertyReader("topic", _topic),
     "min": PropertyReader("queues_min", _count),
     "max": PropertyReader("queues_max", _count),
-    "step": PropertyReader("step", _step),
+    "step": PropertyReader("step", _number("factor", STEP_MIN, STEP_MAX)),
     "cooldown": PropertyReader("cooldown_ms", duration(COOLDOWN_MS_MIN, COOLDOWN_MS_MAX)),
     "window": PropertyReader("window_ms", duration(WINDOW_MS_MIN, WINDOW_MS_MAX)),
     "behind": PropertyReader("behind_ms", duration(BEHIND_MS_MIN, BEHIND_MS_MAX)),
-    "queueWrites": PropertyReader("queue_writes_max", _writes),
-    "brokerWrites": PropertyReader("broker_writes_max", _writes),
+    "queueWrites": PropertyReader("queue_writes_max", _WRITES),
+    "brokerWrites": PropertyReader("broker_writes_max", _WRITES),
     "mode": PropertyReader("mode", _mode),
 }
 _KIND: Final = TableKind("policy", "policies", POLICIES_MAX, _READERS)

@@ -35,10 +35,6 @@ class TopicWatch:
         #: An idle topic, and what was found of it.
         self._idle: tuple[TopicSignals, int, tuple[Finding, ...]] | None = None
 
-    def remember(self, unix_ms: int, put_tps: float | None, clients: int | None) -> None:
-        """Take a recorded sample of the days before, in the order of time; nothing is decided."""
-        self._peaks.add(unix_ms, put_tps, clients)
-
     def evaluate(
         self,
         signals: TopicSignals,

@@ -71,11 +71,7 @@ ROUNDS_FAILED: Final = Counter(
 
 _PHASES_UNDER_WAY: Final = tuple((phase.value,) for phase in ResizePhase if phase not in FINISHED)
 #: How an operation ends -> event type of its row; all other phases are begun.
-_ENDS: Final = {
-    ResizePhase.DONE: "verified",
-    ResizePhase.ABORTED: "rolled_back",
-    ResizePhase.REJECTED: "rejected",
-}
+_ENDS: Final = {ResizePhase.DONE: "verified", ResizePhase.ABORTED: "rolled_back", ResizePhase.REJECTED: "rejected"}
 
 
 def resize_measures(operations: Iterable[ResizeOperation], unix_ms: int) -> Iterator[Measure]:

@@ -28,7 +28,10 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class GroupKinds:
-    """The last kinds of groups, by topic."""
+    """How the groups of topics consumed when they were seen last: nobody else can tell of a group that is offline.
+
+    One document for each topic, written when a kind is new: the next leader loads them with the operations.
+    """
 
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
@@ -205,8 +208,7 @@ def _queues(running: RunningConsumer | None, topic: str) -> dict[QueueId, Consum
         return None
     return {
         QueueId(queue.broker_name, queue.queue_id): ConsumedQueue(
-            commit_offset=held.commit_offset if held.commit_offset is not None else -1,
-            cached=held.cached_messages or 0,
+            commit_offset=held.commit_offset if held.commit_offset is not None else -1, cached=held.cached_messages or 0
         )
         for queue, held in running.queues.items()
         if queue.topic == topic and not held.is_dropped

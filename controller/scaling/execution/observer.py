@@ -10,13 +10,7 @@ from msgspec import structs
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetAnswer, SetObserver, topic_of
 from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupKinds, GroupObserver
 from controller.scaling.execution.requests import ClientQueries, GroupDefinitions, RoundRequests, SharedOffsets
-from controller.scaling.resize.observation import (
-    GroupView,
-    NameServerView,
-    ResizeObservation,
-    SetView,
-    StaleProducers,
-)
+from controller.scaling.resize.observation import GroupView, NameServerView, ResizeObservation, SetView, StaleProducers
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
 from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
 from controller.scaling.rules.drained import is_behind
@@ -198,10 +192,7 @@ class TopicObserver:
         )
 
     def _traits(
-        self,
-        answers: Iterable[_NameServerAnswer],
-        routes: Collection[TopicRoute],
-        found: Mapping[str, SetAnswer],
+        self, answers: Iterable[_NameServerAnswer], routes: Collection[TopicRoute], found: Mapping[str, SetAnswer]
     ) -> TopicTraits:
         definitions = {name: each.definition for name, each in found.items() if each.definition is not None}
         clusters = {name: each.cluster for route in routes for name, each in route.broker_sets.items() if name in found}
@@ -323,8 +314,6 @@ class TopicObserver:
             return None
 
     async def _clusters(self) -> list[ClusterBrokers]:
-        """Return all broker sets, as each NameServer that answers knows them."""
-
         async def answered(address: str) -> ClusterBrokers | None:
             try:
                 return await self._admin.call(address, registered_and_away())

@@ -34,7 +34,10 @@ class OperationSummary(NamedTuple):
 
 
 class DecodedOperations:
-    """The operations of one kind, by the name of their document."""
+    """The operations of one kind, by the name of their document, decoded once: each scrape of metrics lists them.
+
+    They are kept up to a limit; of the others only what a list is sorted and filtered by.
+    """
 
     def __init__(self, documents: DocumentStore, kind: DocumentKind) -> None:
         self._documents = documents
@@ -76,7 +79,6 @@ class DecodedOperations:
         return {name: found for name, (_, found) in self._look().items() if isinstance(found, str)}
 
     def _look(self) -> dict[str, tuple[bytes, OperationSummary | str]]:
-        """Know what is stored now, and nothing else."""
         self._known = {name: self._know(name) for name in self._documents.names(self._kind)}
         for name in self._kept.keys() - self._known.keys():
             self._kept_bytes -= len(self._kept.pop(name)[0])
@@ -253,8 +255,6 @@ def _readable(operations: DecodedOperations, name: str) -> ResizeOperation | Non
 
 
 def _removed(operation: ResizeOperation) -> Callable[[bytes | None], bytes | None]:
-    """Return what removes this operation, and no other one of the topic."""
-
     def decide(stored: bytes | None) -> bytes | None:
         return None if stored is None or decoded(operation.topic, stored).id == operation.id else stored
 

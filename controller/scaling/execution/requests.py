@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import broker_runtime
@@ -36,8 +36,6 @@ _Client = tuple[str, str, str]
 
 
 class _Silence(NamedTuple):
-    """A client that did not answer."""
-
     #: When it is queried again, monotonic.
     until_ms: int
     lasts_ms: int
@@ -113,7 +111,11 @@ _Offsets = Mapping[str, TopicOffsets | BodyError]
 
 
 class SharedOffsets:
-    """Requests the offsets of brokers, of each of them once at a time."""
+    """Requests the stored offsets of brokers (43), of each of them once at a time, for all that wait for it.
+
+    Drained, seeded and confirmed rest on these offsets. So an answer counts for those alone that wanted it before it
+    was requested; nothing is kept for a later one.
+    """
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
@@ -192,15 +194,11 @@ async def read_offsets(table: OffsetTable, topics: Collection[str]) -> _Offsets:
 Found = TypeVar("Found")
 
 
-class Requests(Protocol):
-    """Sends administrative requests."""
-
-    async def call(self, address: str, wanted: AdminRequest[Found]) -> Found:
-        """Return the answer as `AdminClient.call`."""
-
-
 class RoundRequests:
-    """Sends the requests of one round."""
+    """Sends the requests of one round: a peer that has not answered one of them gets no other one in it.
+
+    Otherwise a master that hangs would be waited for once for each of its queues.
+    """
 
     def __init__(self, admin: AdminClient, offsets: SharedOffsets) -> None:
         self._admin = admin
@@ -228,6 +226,9 @@ class RoundRequests:
             raise NotSent(address, "it has not answered an earlier request of this round")
 
 
+#: What sends administrative requests.
+Requests = AdminClient | RoundRequests
+
 #: How long an answer counts: it has all groups of a broker, megabytes of them on a large one.
 KEEP_MS: Final = 5_000
 #: The first release that refuses offsets of groups without a configuration; older ones store them, and they protect.
@@ -237,7 +238,10 @@ _VERSION: Final = re.compile(r"V(\d+)_(\d+)")
 
 
 class GroupDefinitions:
-    """Queries brokers for their groups, and keeps the answers for some seconds."""
+    """Queries brokers for their configured groups, and keeps the answers for some seconds.
+
+    Source: docs/protocol/broker-admin.md 13 and 22.
+    """
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin

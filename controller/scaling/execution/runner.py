@@ -64,8 +64,6 @@ class PlanFacts:
 
 
 class _Run:
-    """The task of one operation."""
-
     def __init__(self, term: int) -> None:
         #: The term in which it acts, and in no later one.
         self.term = term

@@ -6,7 +6,6 @@ It depends on the store and on brokers, and nothing depends on it: elections go 
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
@@ -19,7 +18,7 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationExists, Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.requests import ClientQueries
-from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeRunner, ResizeStatus
+from controller.scaling.execution.runner import LOOK_S, ResizeRunner, ResizeStatus
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules import commands
@@ -176,24 +175,20 @@ class QueueScaling:
         # What else it finds are the numbers of that resize.
         return plan if under_way is None else structs.replace(plan, problems=(str(OperationExists(under_way)),))
 
-    async def start(self, request: ResizeRequest) -> ResizeOperation:
-        """Store a new operation, which starts within a second; raises ResizeRefused, OperationExists and StoreError."""
-        self.check_leads()
-        return await self._add(request, await self._runner.plan(request))
+    async def start(self, request: ResizeRequest, before: int | None = None) -> ResizeOperation:
+        """Store a new operation, which starts within a second; raises ResizeRefused, OperationExists and StoreError.
 
-    async def start_from(self, request: ResizeRequest, before: int) -> ResizeOperation:
-        """As `start`, refused unless the set with the most queues has `before`: a growth must not become a shrink."""
+        It is refused unless the set with the most queues has `before`: a growth must not become a shrink.
+        """
         self.check_leads()
         facts = await self._runner.plan(request)
-        most = max((max(each.read, each.write) for each in facts.plan.sets), default=before)
-        if most != before:
+        plan = facts.plan
+        most = max((max(planned.read, planned.write) for planned in plan.sets), default=before)
+        if before is not None and most != before:
             moved = f"{request.topic} has {most} queues by now, and this was decided for {before}"
-            facts = replace(facts, plan=structs.replace(facts.plan, problems=(*facts.plan.problems, moved)))
-        return await self._add(request, facts)
-
-    async def _add(self, request: ResizeRequest, facts: PlanFacts) -> ResizeOperation:
-        if facts.plan.problems:
-            raise ResizeRefused(facts.plan)
+            plan = structs.replace(plan, problems=(*plan.problems, moved))
+        if plan.problems:
+            raise ResizeRefused(plan)
         operation_id = f"{request.topic}.{self.clock.unix_ms()}"
         operation = planned_operation(operation_id, request, facts.traits, facts.observation)
         await self.operations.add(operation)

@@ -7,10 +7,7 @@ import msgspec
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
 
 #: Message types (5.5+) that give the number of queues a meaning, and which.
-SPECIAL_TYPES: Final = {
-    "PRIORITY": "each queue is a priority",
-    "LITE": "brokers place lite topics by its queues",
-}
+SPECIAL_TYPES: Final = {"PRIORITY": "each queue is a priority", "LITE": "brokers place lite topics by its queues"}
 #: Who requests the resizes of mode `auto`: nobody has read the warnings of their plans.
 AUTOSCALER: Final = "autoscaler"
 

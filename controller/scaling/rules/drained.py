@@ -151,7 +151,6 @@ def _lag(
 
 
 def _cached(group: GroupView, queue: QueueId) -> int:
-    """Return how many messages clients have pulled and not processed; those that do not tell have none."""
     return sum(held.cached for client in group.clients if (held := (client.queues or {}).get(queue)) is not None)
 
 
@@ -199,7 +198,6 @@ def given_up(lags: Iterable[UndrainedQueue]) -> Iterator[str]:
 
 
 def _range(lag: UndrainedQueue) -> str:
-    """Return the queue id, and from which offset on to which."""
     if lag.end is None or lag.messages is None:
         return str(lag.queue.queue_id)
     return f"{lag.queue.queue_id} ({lag.end - lag.messages} to {lag.end})"

@@ -67,7 +67,6 @@ def gate(this: ResizeRound) -> ResizeDecision:
 
 
 def _ungated(this: ResizeRound) -> tuple[str, ...]:
-    """Return the groups without locks that may consume in order."""
     known = set(this.operation.gated_groups)
     groups = this.observation.groups or ()
     return tuple(each.name for each in groups if each.kind in _GATED_KINDS and each.name not in known)
@@ -214,7 +213,6 @@ def _consumed(this: ResizeRound) -> tuple[dict[str, list[str]], list[ReleasedQue
 
 
 def _of_same_keys(resize: SetResize, queue_id: int) -> range:
-    """Return the new queues that get keys of an old one."""
     return range(queue_id + resize.before.write, resize.target, resize.before.write)
 
 

@@ -14,6 +14,8 @@ from controller.scaling.rules.round import ResizeRound
 def seeds_of(operation: ResizeOperation, observation: ResizeObservation) -> tuple[QueueOffset, ...]:
     """Return where each new queue begins: at its end, which is 0 unless an earlier resize has used it.
 
+    Stored before the queues can be read: a client without a stored offset begins at the end of a queue as it is when it
+    gets the queue, and skips what was written before (docs/protocol/queue-scaling.md 3).
     A queue that could be written and not read begins with what is in it.
     """
     seeds = []
@@ -146,17 +148,15 @@ def _without_configuration(this: ResizeRound) -> list[str]:
 
 def read_up(this: ResizeRound) -> ResizeDecision:
     """Let consumers see the new queues."""
-    check = this.path(READ_UP, furthest=this.operation.reached)
-    if check.conflicts:
-        return this.conflict(check.conflicts)
-    if check.is_reached and not this.observation.missing and this.operation.kind is ResizeKind.GATED:
-        # Consumers get no queue that is locked.
-        return this.go(ResizePhase.WRITE_UP, ["the new queues are read, and locked"], reached=WRITE_UP)
-    if check.is_reached and not this.observation.missing:
+
+    def following() -> ResizeDecision:
+        if this.operation.kind is ResizeKind.GATED:
+            # Consumers get no queue that is locked.
+            return this.go(ResizePhase.WRITE_UP, ["the new queues are read, and locked"], reached=WRITE_UP)
         return this.go(ResizePhase.ASSIGN, ["every master, slave and NameServer shows the new read queues"])
-    if this.is_over(this.operation.waits.verify_ms) and not _must_go_on(this.operation):
-        return this.undo(f"not every broker and NameServer showed the new read queues: {'; '.join(check.waits_for)}")
-    return this.stay((*check.waits_for, *this.observation.missing), check.actions)
+
+    undo = "" if _must_go_on(this.operation) else "not every broker and NameServer showed the new read queues"
+    return this.advance(READ_UP, following, furthest=this.operation.reached, undo=undo)
 
 
 def assign(this: ResizeRound) -> ResizeDecision:
@@ -232,15 +232,13 @@ def _named(queues: set[QueueId]) -> str:
 
 def write_up(this: ResizeRound) -> ResizeDecision:
     """Let producers use the new queues."""
-    check = this.path(WRITE_UP)
-    if check.conflicts:
-        return this.conflict(check.conflicts)
-    if check.is_reached and not this.observation.missing:
-        following = ResizePhase.RELEASE if this.operation.kind is ResizeKind.GATED else ResizePhase.VERIFY
-        return this.go(following, ["every master, slave and NameServer shows the new write queues"])
-    if this.is_over(this.operation.waits.verify_ms) and this.operation.kind is ResizeKind.GROW:
-        return this.undo(f"not everybody showed the new write queues: {'; '.join(check.waits_for)}")
-    return this.stay((*check.waits_for, *this.observation.missing), check.actions)
+    is_gated = this.operation.kind is ResizeKind.GATED
+    following = ResizePhase.RELEASE if is_gated else ResizePhase.VERIFY
+    return this.advance(
+        WRITE_UP,
+        lambda: this.go(following, ["every master, slave and NameServer shows the new write queues"]),
+        undo="" if is_gated else "not everybody showed the new write queues",
+    )
 
 
 def verify(this: ResizeRound, position: int) -> ResizeDecision:

@@ -164,8 +164,10 @@ LAST_ROUNDS_MAX: Final = 3
 
 
 def give_back(this: ResizeRound) -> ResizeDecision:
-    """Give writes back, and again if a pause arrives late.
+    """Give writes back after an abort in a conflict, and again if a pause arrives late.
 
+    Only what this resize has written itself is changed: its numbers without the permission to write, and its entry of
+    `orderTopicConf` without queues. All else stays, and the last step names it (docs/protocol/queue-scaling.md 10).
     For `verifyMs` no set is opened alone: while one does not answer, producers would send its keys to the others.
     """
     observation, progress = this.observation, this.progress
@@ -237,7 +239,6 @@ def _fitting_conf(this: ResizeRound) -> str | None:
 
 
 def _left(this: ResizeRound) -> Iterator[str]:
-    """Yield what is not as it was before the resize."""
     before = this.operation.order_conf
     for resize, counts in _shown(this):
         if counts is None:

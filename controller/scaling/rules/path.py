@@ -117,7 +117,6 @@ def _conflict(topic: str, resize: SetResize, counts: QueueCounts, wanted: QueueC
 
 
 def _not_yet(counts: QueueCounts, resize: SetResize, view: SetView, observation: ResizeObservation) -> list[str]:
-    """Return who does not show the numbers of the master yet."""
     show: list[tuple[str, QueueCounts | None]] = [
         (f"NameServer {each.address}", None if each.counts is None else each.counts.get(resize.broker_name))
         for each in observation.name_servers

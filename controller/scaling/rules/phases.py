@@ -12,13 +12,7 @@ from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import (
-    NEEDS_OPERATOR,
-    MasterIdentity,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-)
+from controller.scaling.resize.operation import NEEDS_OPERATOR, MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules import gated, grow, ordered, shrink
 from controller.scaling.rules.path import (
     PAUSED_END,
@@ -293,7 +287,6 @@ def _is_deleted(operation: ResizeOperation, observation: ResizeObservation) -> b
 
 
 def _blocked(this: ResizeRound) -> ResizeDecision:
-    """Go on as soon as the reason has ended."""
     operation = this.operation
     resume = operation.resume_phase
     assert resume is not None, "a blocked operation knows its phase"
@@ -315,7 +308,6 @@ def _is_paused_too_long(this: ResizeRound) -> bool:
 
 
 def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
-    """Begin anew what relied on a master that failed or was started again."""
     operation = this.operation
     seen = {name: view.master for name, view in this.observation.sets.items() if view.master is not None}
     changed = sorted(name for name, master in seen.items() if operation.masters.get(name) != master)

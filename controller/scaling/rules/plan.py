@@ -65,7 +65,10 @@ def _text(order_conf: str | None) -> str:
 
 
 def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
-    """Yield broker sets that are away, and those of which something is stored that are in no route now."""
+    """Yield broker sets that are away, and those of which something is stored that are in no route now.
+
+    Sets with static roles leave all routes with their last broker: only what is stored elsewhere has them.
+    """
     for name in traits.away_sets:
         yield f"{name} is away: if it has {topic}, it comes back with its former numbers (rmq broker list)"
     conf = {part.partition(":")[0] for part in (traits.order_conf or "").split(";") if part}
@@ -211,7 +214,6 @@ def _set_bytes(kind: ResizeKind, resize: SetResize, orderly: Collection[str]) ->
 
 
 def _stored_queues(kind: ResizeKind, resize: SetResize) -> int:
-    """Return of how many queues an offset is stored at most, now or on the way back."""
     if kind in {ResizeKind.ORDERED, ResizeKind.GATED}:
         return len(new_queues(resize)) + len(all_queues(resize))
     return len(new_queues(resize)) + len(dropped_queues(resize))
@@ -426,7 +428,6 @@ def _choosing_problems(
 
 
 def _choosing(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> list[GroupView]:
-    """Return the groups that have to choose new queues."""
     grows = any(request.queues > each.read for each in traits.counts.values())
     return [each for each in observation.groups or () if grows and each.chooses_queues]
 
@@ -573,7 +574,6 @@ def _note(group: GroupView, lag: int | None, request: ResizeRequest) -> str:
 
 
 def _lags(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> dict[str, int | None]:
-    """Return by group what it has not consumed of the queues that have to be drained."""
     if observation.missing or observation.groups is None:
         return {}
     operation = planned_operation("", request, traits, observation)

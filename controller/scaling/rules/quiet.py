@@ -135,6 +135,7 @@ def stale_producers(
     `answers` has one entry of each NameServer, None where it cannot tell; `hosts` are those of all producers that
     brokers know, None if a broker did not tell: hosts of others are not waited for. It is everybody only if the watch
     began a poll interval before the numbers were lowered, and no client comes through a proxy.
+    Source: docs/protocol/namesrv.md 2.23.
     """
     known = [each for each in answers if each is not None]
     fetches = [fetch for each in known for fetch in each.fetches]

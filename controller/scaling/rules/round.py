@@ -1,6 +1,6 @@
 """One round of a resize, and what its phase can make of it: stay, go on, block, undo, or stop in a conflict."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -94,6 +94,25 @@ class ResizeRound:
             return self.go(ResizePhase.ABORTED, evidence, problem=self.operation.problem)
         this = replace(self, progress=replace(self.progress, agreed_at_ms=agreed))
         return this.stay(["a second check that no earlier change arrives late"])
+
+    def advance(
+        self,
+        wanted: int,
+        then: Callable[[], ResizeDecision],
+        *,
+        lowest: int | None = None,
+        furthest: int | None = None,
+        undo: str = "",
+    ) -> ResizeDecision:
+        """Take all brokers to a position of the path, then go on; `undo` is why not after `verify_ms`, blank: never."""
+        check, missing = self.path(wanted, lowest=lowest, furthest=furthest), self.observation.missing
+        if check.conflicts:
+            return self.conflict(check.conflicts)
+        if check.is_reached and not missing:
+            return then()
+        if undo and self.is_over(self.operation.waits.verify_ms):
+            return self.undo(f"{undo}: {'; '.join(check.waits_for)}")
+        return self.stay((*check.waits_for, *missing), check.actions)
 
     def path(self, wanted: int, *, lowest: int | None = None, furthest: int | None = None) -> PathCheck:
         """Compare all brokers with a position of the path."""

@@ -38,14 +38,12 @@ def lowered_position(this: ResizeRound) -> int:
 
 def write_down(this: ResizeRound) -> ResizeDecision:
     """Let producers leave the dropped queues."""
-    check = this.path(lowered_position(this), lowest=0)
-    if check.conflicts:
-        return this.conflict(check.conflicts)
-    if check.is_reached and not this.observation.missing:
-        return this.go(ResizePhase.QUIESCE, ["every master, slave and NameServer shows fewer write queues"])
-    if this.is_over(this.operation.waits.verify_ms) and this.operation.ends_as is ResizePhase.DONE:
-        return this.undo(f"not everybody showed the new write queues: {'; '.join(check.waits_for)}")
-    return this.stay((*check.waits_for, *this.observation.missing), check.actions)
+    return this.advance(
+        lowered_position(this),
+        lambda: this.go(ResizePhase.QUIESCE, ["every master, slave and NameServer shows fewer write queues"]),
+        lowest=0,
+        undo="not everybody showed the new write queues" if this.operation.ends_as is ResizePhase.DONE else "",
+    )
 
 
 def _moved_away(this: ResizeRound, limit_ms: int | None = None) -> ResizeDecision | None:
@@ -196,7 +194,6 @@ def _post_check(this: ResizeRound) -> ResizeDecision:
 
 
 def _grown(this: ResizeRound) -> tuple[str, ...]:
-    """Return sentences about dropped queues that have new messages, of the brokers that answered."""
     answered = {
         QueueId(name, queue_id): end.max_offset
         for name, view in this.observation.sets.items()
@@ -248,9 +245,5 @@ def reopen_queues(this: ResizeRound, reasons: Sequence[str]) -> ResizeDecision:
 
 def reopen(this: ResizeRound) -> ResizeDecision:
     """Wait until everybody shows the dropped queues again."""
-    check = this.path(lowered_position(this), lowest=0)
-    if check.conflicts:
-        return this.conflict(check.conflicts)
-    if check.is_reached and not this.observation.missing:
-        return this.go(ResizePhase.QUIESCE, ["the dropped queues are read again"])
-    return this.stay((*check.waits_for, *this.observation.missing), check.actions)
+    again = ["the dropped queues are read again"]
+    return this.advance(lowered_position(this), lambda: this.go(ResizePhase.QUIESCE, again), lowest=0)

@@ -3,11 +3,11 @@
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from controller.refusals import NotLeader
 from controller.scaling.autoscaler.decision import ScalingVerdict
-from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
+from controller.scaling.autoscaler.policies import PolicyMode
 from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation
@@ -23,7 +23,6 @@ from controller.scaling.watching.watched_topic import (
     DecisionOutcome,
     Refusal,
     TopicDecision,
-    TopicNumbers,
     TopicUnderPolicy,
 )
 from serving.shapes.scaling import ResizeRequest
@@ -73,7 +72,7 @@ class ProposalUnknown(Exception):
 
 
 class Proposals:
-    """At most one for each topic."""
+    """At most one for each topic, in the memory of the leader alone: a new leader makes them anew."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, Proposal] = {}
@@ -160,20 +159,6 @@ APPROVED_BY: Final = "autoscaler, approved by an operator"
 _REFUSALS: Final = (ResizeRefused, OperationExists, DocumentRefused, StoreError)
 
 
-class FoundVerdict(NamedTuple):
-    """What follows from one reading of a topic, and from which policy."""
-
-    policy: ScalingPolicy
-    verdict: ScalingVerdict
-    numbers: TopicNumbers
-
-    def decision(self, outcome: DecisionOutcome, problem: str = "") -> TopicDecision:
-        """Return the decision with what became of it."""
-        return TopicDecision(
-            verdict=self.verdict, policy=self.policy, outcome=outcome, numbers=self.numbers, problem=problem
-        )
-
-
 class Decisions:
     """What became of verdicts since this controller leads."""
 
@@ -184,22 +169,26 @@ class Decisions:
         self.changes: deque[TopicDecision] = deque(maxlen=CHANGES_MAX)
         self._starts: set[asyncio.Task[Any]] = set()
 
-    def take(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
-        """Carry out a verdict."""
+    def take(self, watched: TopicUnderPolicy, found: TopicDecision) -> None:
+        """Carry out a verdict of which nothing has become yet."""
         if watched.is_starting:
             return
-        if found.verdict.target is None:
-            self._decided(watched, found.decision(DecisionOutcome.KEPT))
-        elif found.verdict.mode is PolicyMode.PROPOSE:
-            self._decided(watched, found.decision(DecisionOutcome.PROPOSED))
-        elif found.verdict.mode is PolicyMode.APPROVE:
-            proposal = self.proposals.propose(found.verdict)
-            decision = found.decision(DecisionOutcome.PROPOSED)
-            self._decided(watched, replace(decision, proposal_id="" if proposal is None else proposal.id))
+        verdict = found.verdict
+        if verdict.target is None:
+            self._decided(watched, found)
+        elif verdict.mode is PolicyMode.PROPOSE:
+            self._decided(watched, replace(found, outcome=DecisionOutcome.PROPOSED))
+        elif verdict.mode is PolicyMode.APPROVE:
+            proposal = self.proposals.propose(verdict)
+            proposal_id = "" if proposal is None else proposal.id
+            self._decided(watched, replace(found, outcome=DecisionOutcome.PROPOSED, proposal_id=proposal_id))
+            return
         else:
             self._begin(watched, found)
-        if found.verdict.target is None or found.verdict.mode is not PolicyMode.APPROVE:
-            self._withdraw_changed(found.verdict)
+        waiting = self.proposals.of_topic(verdict.topic)
+        # It was made for another count than the topic has now; one that only flickers stays.
+        if waiting is not None and verdict.before is not None and verdict.before != waiting.before:
+            self.proposals.withdraw(verdict.topic)
 
     async def approve(self, watched: TopicUnderPolicy | None, proposal: Proposal, reason: str) -> ResizeOperation:
         """Start what is proposed; raises what `QueueScaling.start` raises, and then the proposal goes on waiting."""
@@ -213,11 +202,10 @@ class Decisions:
             reason=f"{proposal.reason}; approved: {reason}" if reason else proposal.reason,
         )
         try:
-            operation = await self._scaling.start_from(request, proposal.before)
+            operation = await self._scaling.start(request, proposal.before)
         except _REFUSALS as error:
             if decision is not None:
-                refused = replace(decision, outcome=DecisionOutcome.REFUSED, problem=str(error))
-                self._emit(ScalingResizeRefused(decision=refused))
+                self._emit(ScalingResizeRefused(decision=_refused(decision, str(error))))
             raise
         self.proposals.withdraw(proposal.topic)
         if watched is not None and decision is not None:
@@ -238,27 +226,21 @@ class Decisions:
         self.proposals.clear()
         self.changes.clear()
 
-    def _withdraw_changed(self, verdict: ScalingVerdict) -> None:
-        """Remove a proposal that was made for another count than the topic has now; one that only flickers stays."""
-        waiting = self.proposals.of_topic(verdict.topic)
-        if waiting is not None and verdict.before is not None and verdict.before != waiting.before:
-            self.proposals.withdraw(verdict.topic)
-
-    def _begin(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
+    def _begin(self, watched: TopicUnderPolicy, found: TopicDecision) -> None:
         refusal = watched.refusal
         # Counted anew each time: those that were started a moment ago are stored by now.
         ahead = len(self._scaling.operations.turns()) + len(self._starts)
         if refusal is not None and self._clock.now_ms() < refusal.until_ms:
-            self._decided(watched, found.decision(DecisionOutcome.REFUSED, refusal.problem))
+            self._decided(watched, _refused(found, refusal.problem))
         elif ahead >= self._scaling.options().running_max:
-            self._decided(watched, found.decision(DecisionOutcome.REFUSED, why_no_turn(ahead)))
+            self._decided(watched, _refused(found, why_no_turn(ahead)))
         else:
             watched.is_starting = True
             task = self._scaling.begin(self._resize(watched, found))
             self._starts.add(task)
             task.add_done_callback(self._starts.discard)
 
-    async def _resize(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
+    async def _resize(self, watched: TopicUnderPolicy, found: TopicDecision) -> None:
         verdict = found.verdict
         assert verdict.target is not None, "only a change is carried out"
         assert verdict.before is not None, "nothing follows from unknown counts"
@@ -266,21 +248,18 @@ class Decisions:
             topic=verdict.topic, queues=verdict.target, requested_by=AUTOSCALER, reason=verdict.reason
         )
         try:
-            operation = await self._scaling.start_from(request, verdict.before)
+            operation = await self._scaling.start(request, verdict.before)
         except NotLeader:
             return
         except _REFUSALS as error:
-            self._refused(watched, found, str(error))
+            watched.refusal = Refusal(str(error), self._clock.now_ms() + found.policy.cooldown_ms)
+            decision = _refused(found, str(error))
+            self._change(watched, decision)
+            self._emit(ScalingResizeRefused(decision=decision))
         else:
-            self._resized(watched, found.decision(DecisionOutcome.RESIZED), operation)
+            self._resized(watched, found, operation)
         finally:
             watched.is_starting = False
-
-    def _refused(self, watched: TopicUnderPolicy, found: FoundVerdict, problem: str) -> None:
-        watched.refusal = Refusal(problem, self._clock.now_ms() + found.policy.cooldown_ms)
-        decision = found.decision(DecisionOutcome.REFUSED, problem)
-        self._change(watched, decision)
-        self._emit(ScalingResizeRefused(decision=decision))
 
     def _resized(self, watched: TopicUnderPolicy, decision: TopicDecision, operation: ResizeOperation) -> None:
         watched.refusal = None
@@ -299,6 +278,10 @@ class Decisions:
     def _change(self, watched: TopicUnderPolicy, decision: TopicDecision) -> None:
         watched.decision = decision
         self.changes.append(decision)
+
+
+def _refused(decision: TopicDecision, problem: str) -> TopicDecision:
+    return replace(decision, outcome=DecisionOutcome.REFUSED, problem=problem)
 
 
 def _of_proposal(decision: TopicDecision | None, proposal: Proposal) -> TopicDecision | None:

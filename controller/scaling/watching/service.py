@@ -20,7 +20,7 @@ from controller.scaling.execution.operations import ENDED_MAX, Operations
 from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.service import QueueScaling
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.watching.decisions import Decisions, FoundVerdict, Proposal
+from controller.scaling.watching.decisions import Decisions, Proposal
 from controller.scaling.watching.events import (
     ROUND_DURATION,
     TOPICS_LEFT_OUT,
@@ -232,7 +232,9 @@ class Autoscaler:
     async def _look_at(self, topics: Mapping[str, TopicUnderPolicy], term: int) -> None:
         await all_results(self._refresh(topic, each) for topic, each in topics.items())
         known = {topic: each.facts for topic, each in topics.items() if each.facts is not None}
-        readings = await self._readings.read(known)
+        policies = {topic: self.policies.table.policy_of(topic) for topic in known}
+        limited = [topic for topic, policy in policies.items() if policy is not None and policy.broker_writes_max]
+        readings = await self._readings.read(known, limited)
         for number, reading in enumerate(readings, 1):
             if not self._is_current() or self._term != term:
                 return
@@ -255,8 +257,7 @@ class Autoscaler:
             return
         try:
             resizes = KnownResizes(self._past.of_topic(topic), self._past.known_since_unix_ms)
-            verdict, numbers = watched.evaluate(reading, policy, resizes, self._outlook(topic))
-            self._decisions.take(watched, FoundVerdict(policy, verdict, numbers))
+            self._decisions.take(watched, watched.evaluate(reading, policy, resizes, self._outlook(topic)))
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
@@ -294,7 +295,6 @@ class Autoscaler:
         return self._measures
 
     async def _wait_until(self, deadline_ms: int) -> None:
-        """Wait, unless this controller ceases to lead."""
         while self._is_current():
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:

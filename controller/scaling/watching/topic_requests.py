@@ -41,7 +41,7 @@ _OF_CLIENTS: Final = frozenset({BrokerRequestCode.GET_CONSUMER_RUNNING_INFO})
 
 
 class FailedPeers:
-    """A client that remembers who did not answer."""
+    """A client that remembers who did not answer: of all topics of a broker that hangs, one waits for it."""
 
     def __init__(self, client: Requester, clock: Clock) -> None:
         self._client = client
@@ -50,11 +50,7 @@ class FailedPeers:
         self._until_ms: dict[str, int] = {}
 
     async def invoke(
-        self,
-        address: str,
-        request: RemotingCommand,
-        timeout_ms: int,
-        before_send: Callable[[], None] = send_always,
+        self, address: str, request: RemotingCommand, timeout_ms: int, before_send: Callable[[], None] = send_always
     ) -> RemotingCommand:
         """Return the answer of a peer; raises InvokeError at once where there was none a moment ago."""
         self._check(address)
@@ -149,7 +145,6 @@ class PolicyTopics:
         return list(found)
 
     async def _look(self) -> None:
-        """Request the list if it is old; without any answer the last one counts."""
         now_ms = self._now_ms()
         if self._listed_ms is not None and now_ms - self._listed_ms < LIST_MS:
             return
@@ -212,7 +207,10 @@ class TopicFacts:
 
 
 class TopicFactsObserver:
-    """Requests the facts of topics."""
+    """Requests what changes rarely about topics, each minute or two.
+
+    Clients cost themselves a request: all are queried only of groups that are behind, of others one, for its kind.
+    """
 
     def __init__(
         self, admin: AdminClient, topics: TopicObserver, groups: GroupObserver, now_ms: Callable[[], int]
@@ -326,17 +324,26 @@ class _BrokerAnswers(NamedTuple):
 
     offsets: _StoredOffsets | None
     load: BrokerLoad
+    #: Messages a second with all its topics.
+    put_tps: float | None
 
 
 class SlotReadings:
-    """Reads topics, some at a time."""
+    """Reads topics, some at a time; what a broker answers for all of its topics is requested once.
+
+    Offsets come before ends: what is consumed in between must not look as if it lay behind the end of a queue.
+    """
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
         self._clock = clock
 
-    async def read(self, topics: Mapping[str, TopicFacts]) -> list[TopicReading]:
-        """Return what is known of each topic now; what did not answer is None."""
+    async def read(self, topics: Mapping[str, TopicFacts], limited: Collection[str] = ()) -> list[TopicReading]:
+        """Return what is known of each topic now; what did not answer is None.
+
+        The rate of a broker counts for `limited` topics, whose policy says what it takes at most; idle topics would
+        look as if they changed with it.
+        """
         by_master: dict[str, list[str]] = {}
         for topic, facts in topics.items():
             for master in facts.masters.values():
@@ -344,14 +351,19 @@ class SlotReadings:
                     by_master.setdefault(master, []).append(topic)
         answers = await all_results(self._of_broker(*each) for each in by_master.items())
         brokers = dict(zip(by_master, answers, strict=True))
-        return await all_results(self._of_topic(topic, facts, brokers) for topic, facts in topics.items())
+        return await all_results(
+            self._of_topic(topic, facts, brokers, is_limited=topic in limited) for topic, facts in topics.items()
+        )
 
     async def _of_broker(self, address: str, topics: Collection[str]) -> _BrokerAnswers:
         runtime = await self._answer(address, broker_runtime())
         table = await self._answer(address, all_offsets())
-        return _BrokerAnswers(None if table is None else await _offsets_of(table, topics), _load(runtime))
+        offsets = None if table is None else await _offsets_of(table, topics)
+        return _BrokerAnswers(offsets, _load(runtime), None if runtime is None else runtime.put_tps)
 
-    async def _of_topic(self, topic: str, facts: TopicFacts, brokers: Mapping[str, _BrokerAnswers]) -> TopicReading:
+    async def _of_topic(
+        self, topic: str, facts: TopicFacts, brokers: Mapping[str, _BrokerAnswers], *, is_limited: bool
+    ) -> TopicReading:
         ends = await all_results(self._ends(topic, each) for each in facts.masters.values())
         sets, stored = {}, {}
         for (name, master), max_offsets in zip(facts.masters.items(), ends, strict=True):
@@ -360,8 +372,9 @@ class SlotReadings:
                 sets[name] = SetReading()
                 continue
             answers = brokers[master]
+            load = replace(answers.load, put_tps=answers.put_tps) if is_limited else answers.load
             sets[name] = SetReading(
-                read_queues=counts.read, write_queues=counts.write, max_offsets=max_offsets, load=answers.load
+                read_queues=counts.read, write_queues=counts.write, max_offsets=max_offsets, load=load
             )
             if answers.offsets is not None and topic in answers.offsets:
                 stored[name] = answers.offsets[topic]
@@ -410,7 +423,6 @@ def _load(runtime: BrokerRuntime | None) -> BrokerLoad:
         return BrokerLoad()
     lock_ms = runtime.page_cache_lock_ms
     wait_ms = runtime.send_queue_wait_ms
-    # A broker's rate tells nothing without what it takes at most, and would make idle topics look as if they changed.
     return BrokerLoad(
         queue_wait_ms=None if wait_ms is None else wait_ms // WAIT_STEP_MS * WAIT_STEP_MS,
         is_page_cache_busy=None if lock_ms is None else PAGE_CACHE_BUSY_MS < lock_ms < _PAGE_CACHE_MS_MAX,

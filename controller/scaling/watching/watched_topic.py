@@ -116,20 +116,21 @@ class TopicUnderPolicy:
         self.is_starting = False
 
     def evaluate(
-        self,
-        reading: TopicReading,
-        policy: ScalingPolicy,
-        resizes: KnownResizes,
-        outlook: AnalysisOutlook,
-    ) -> tuple[ScalingVerdict, TopicNumbers]:
-        """Take one reading, and return what follows from all of them."""
+        self, reading: TopicReading, policy: ScalingPolicy, resizes: KnownResizes, outlook: AnalysisOutlook
+    ) -> TopicDecision:
+        """Take one reading, and return what follows from all of them; nothing has become of it yet."""
         if resizes.of_topic != self._resizes.of_topic and self.facts is not None:
             # Its queues may be others.
             self.facts = replace(self.facts, counts={}, is_complete=False)
         self._resizes = resizes
         signals = self._history.add(reading)
         self.behind = _behind(signals, policy.behind_ms)
-        return self._watch.evaluate(signals, policy, resizes, outlook), TopicNumbers.of(signals)
+        return TopicDecision(
+            verdict=self._watch.evaluate(signals, policy, resizes, outlook),
+            policy=policy,
+            outcome=DecisionOutcome.KEPT,
+            numbers=TopicNumbers.of(signals),
+        )
 
 
 def _behind(signals: TopicSignals, behind_ms: int) -> frozenset[str]:

@@ -135,7 +135,7 @@ class Run:
 
     def _take(self, verdict: ScalingVerdict) -> None:
         self.verdicts.append(verdict)
-        if verdict.is_automatic:
+        if verdict.is_change and verdict.mode is PolicyMode.AUTO:
             self.resizes.append(PastResize(verdict.unix_ms, None, self.topic.queues, verdict.target))
 
     def _end_resize(self, at_ms: int) -> None:

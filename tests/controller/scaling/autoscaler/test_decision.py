@@ -41,7 +41,7 @@ def ended(hours_ago: float, before: int = 4, after: int = 8) -> PastResize:
 def test_finding_that_held_grows_to_what_is_needed():
     grown = verdict()
     # 16 queues would carry it, but leave four of the 12 consumers twice the load of the others.
-    assert (grown.before, grown.target, grown.mode, grown.is_automatic) == (8, 32, PolicyMode.AUTO, True)
+    assert (grown.before, grown.target, grown.mode) == (8, 32, PolicyMode.AUTO)
     assert "4 have none" in grown.reason
 
 
@@ -53,10 +53,9 @@ def test_finding_that_has_not_held_for_the_window_changes_nothing():
 
 
 @pytest.mark.parametrize("mode", [PolicyMode.PROPOSE, PolicyMode.APPROVE])
-def test_only_the_mode_auto_is_automatic(mode):
+def test_other_modes_leave_it_to_operators(mode):
     grown = verdict(policy=msgspec.structs.replace(AUTO, mode=mode))
     assert grown.is_change
-    assert not grown.is_automatic
     assert grown.mode is mode
 
 
@@ -270,7 +269,7 @@ EVIDENCE = st.builds(
 def test_whatever_is_seen_limits_pauses_and_orders_are_kept(policy, evidence):
     found = decide(policy, evidence, NOW_MS)
     assert found.reason
-    if found.is_automatic:
+    if found.is_change and found.mode is PolicyMode.AUTO:
         assert policy.mode is PolicyMode.AUTO
         assert (evidence.signals.is_ordered, evidence.signals.is_static) == (False, False)
     if found.target is not None:

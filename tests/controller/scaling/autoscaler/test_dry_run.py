@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-import msgspec
 import pytest
 from simulated_topics import AUTO, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS
 from synthetic.plants import offset_samples
@@ -40,14 +39,6 @@ def changes(samples, policy=AUTO, start=START):
 
 def test_consumers_without_a_queue_would_have_led_to_a_resize():
     assert changes(recorded(60, lambda _: 700.0, 8, can_consume=400)) == [(4, 8)]
-
-
-def test_proposals_that_nobody_carries_out_leave_the_count():
-    proposing = msgspec.structs.replace(AUTO, mode=PolicyMode.PROPOSE)
-    start = DryRunStart(queues_per_set=4, carries_out_proposals=False)
-    targets = changes(recorded(60, lambda _: 700.0, 8, can_consume=400), proposing, start)
-    assert len(targets) > 5
-    assert set(targets) == {(4, 8)}
 
 
 def test_orderly_groups_are_only_proposed_for():

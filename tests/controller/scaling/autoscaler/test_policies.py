@@ -76,10 +76,7 @@ def test_json_of_the_same_shape_gives_the_same_policies():
             "line 3, policy 1: queueWrites: 0 is not allowed, but a number of messages a second from 1 to 100000000 is",
         ),
         ("step = 1", "line 3, policy 1: step: 1 is not allowed, but a factor from 1.1 to 8 is"),
-        (
-            "step = 1.0000000001",
-            "line 3, policy 1: step: 1.0000000001 is not allowed, but a factor from 1.1 to 8 is",
-        ),
+        ("step = 1.0000000001", "line 3, policy 1: step: 1.0000000001 is not allowed, but a factor from 1.1 to 8 is"),
         (
             f"step = 0x{'f' * 900}",
             "line 3, policy 1: step: an integer of 3600 bits is not allowed, but a factor from 1.1 to 8 is",

@@ -83,10 +83,7 @@ SLOW = {"load": BrokerLoad(queue_wait_ms=180.0)}
 @pytest.mark.parametrize(
     ("topic", "reasons"),
     [
-        (
-            SimulatedTopic(ramp, lambda _: 4, queues=16),
-            ("each consumer has a queue, so", "grows by 600 messages/s"),
-        ),
+        (SimulatedTopic(ramp, lambda _: 4, queues=16), ("each consumer has a queue, so", "grows by 600 messages/s")),
         (SimulatedTopic(ramp, lambda _: 16, queues=8, **ONE_KEY), ("queue 0 of broker-a gets",)),
         (SimulatedTopic(ramp, joining, **SLOW), ("is slow as a whole: requests wait 180 ms; so no growth",)),
     ],

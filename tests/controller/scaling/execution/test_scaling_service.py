@@ -1,15 +1,11 @@
 """Who may plan and start resizes, and when operations are known."""
 
-import re
-
 import pytest
 from fakes.scaled_topic import TOPIC, ScaledBroker, scaling_site
 from fakes.scaling_controller import OTHER, ScalingController
 from resize_builders import a_resize
 
-from controller.refusals import NotLeader
 from controller.scaling.execution.operations import OperationExists
-from controller.scaling.execution.service import OperationUnknown, ResizeRefused
 from controller.scaling.resize.operation import ResizePhase
 from serving.shapes.scaling import ResizeRequest
 from store.store import StoreError
@@ -62,28 +58,6 @@ async def test_leader_of_a_new_term_loads_what_others_have_stored(controller):
     assert controller.scaling.operations.find_ended(ended.id) == ended
 
 
-async def test_follower_names_the_leader_and_changes_nothing(controller):
-    await controller.scaling.look()
-    controller.group.follows(OTHER)
-    scaling = controller.scaling
-    for call in (
-        lambda: scaling.plan(REQUEST),
-        lambda: scaling.start(REQUEST),
-        lambda: scaling.abort("x", ""),
-        lambda: scaling.resume("x", ""),
-        lambda: scaling.waive("x", "g"),
-    ):
-        with pytest.raises(NotLeader, match=re.escape("n1 at 10.0.0.2:9878")):
-            await call()
-
-
-async def test_plan_changes_nothing(site, controller):
-    await controller.scaling.look()
-    plan = await controller.scaling.plan(REQUEST)
-    assert (plan.problems, plan.sets[0].target) == ((), 8)
-    assert (site.brokers[0].written, controller.scaling.operations.under_way()) == ([], [])
-
-
 async def test_started_operation_is_stored_and_reported_once(controller):
     await controller.scaling.look()
     started = await controller.scaling.start(REQUEST)
@@ -95,23 +69,9 @@ async def test_started_operation_is_stored_and_reported_once(controller):
     assert controller.scaling.find(started.id) == started
 
 
-async def test_plan_with_problems_starts_nothing(controller):
-    await controller.scaling.look()
-    with pytest.raises(ResizeRefused) as refused:
-        await controller.scaling.start(ResizeRequest(topic=TOPIC, queues=4))
-    assert str(refused.value) == "TopicTest has 4 queues on every broker set already"
-    assert controller.scaling.operations.under_way() == []
-
-
 async def test_start_that_cannot_be_stored_starts_nothing(controller):
     await controller.scaling.look()
     controller.backend.fails = True
     with pytest.raises(StoreError):
         await controller.scaling.start(REQUEST)
     assert (controller.scaling.operations.under_way(), controller.listener.created) == ([], [])
-
-
-async def test_unknown_operation_is_named(controller):
-    await controller.scaling.look()
-    with pytest.raises(OperationUnknown, match="there is no operation nope"):
-        await controller.scaling.abort("nope", "")

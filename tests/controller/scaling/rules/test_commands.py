@@ -12,14 +12,7 @@ from controller.scaling.resize.operation import (
     decode_operation,
     encode_operation,
 )
-from controller.scaling.rules.commands import (
-    GROUPS_SHOWN,
-    ResizeCommandRefused,
-    aborted,
-    given_up,
-    resumed,
-    waived,
-)
+from controller.scaling.rules.commands import GROUPS_SHOWN, ResizeCommandRefused, aborted, given_up, resumed, waived
 from serving.shapes.scaling import ResizeOptions
 
 NOW = 1_700_000_100_000

@@ -182,8 +182,7 @@ def test_time_without_a_leader_is_recorded_if_locks_have_ended_in_it(absent_ms, 
 
 
 @pytest.mark.parametrize(
-    ("phase", "is_recorded"),
-    [(ResizePhase.RELEASE, True), (ResizePhase.CONFLICT, True), (ResizePhase.VERIFY, False)],
+    ("phase", "is_recorded"), [(ResizePhase.RELEASE, True), (ResizePhase.CONFLICT, True), (ResizePhase.VERIFY, False)]
 )
 def test_master_that_was_started_again_has_lost_its_locks(phase, is_recorded):
     resize = releasing(phase=phase)

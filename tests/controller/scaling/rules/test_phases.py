@@ -274,8 +274,7 @@ def test_phase_is_overdue_after_ten_minutes_without_answers_however_long_it_may_
 
 
 @pytest.mark.parametrize(
-    "phase",
-    [ResizePhase.PLANNED, ResizePhase.BLOCKED, ResizePhase.CONFLICT, ResizePhase.DONE, ResizePhase.ABORTED],
+    "phase", [ResizePhase.PLANNED, ResizePhase.BLOCKED, ResizePhase.CONFLICT, ResizePhase.DONE, ResizePhase.ABORTED]
 )
 def test_resize_that_waits_for_its_turn_or_an_operator_is_not_overdue(phase):
     assert not is_overdue(entered(phase), CREATED_UNIX_MS + 30 * DAY_MS)

@@ -23,13 +23,7 @@ from controller.scaling.resize.operation import (
 )
 from controller.scaling.resize.request import TopicTraits
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues, reversed_grow
-from controller.scaling.rules.plan import (
-    SETS_BYTES_MAX,
-    size_problems,
-    topic_problems,
-    wait_problems,
-    wait_warnings,
-)
+from controller.scaling.rules.plan import SETS_BYTES_MAX, size_problems, topic_problems, wait_problems, wait_warnings
 from serving.shapes.scaling import WAIT_MS_MAX, ResizeOptions, ResizeRequest, ResizeWaits
 from store.documents import DOCUMENT_BYTES_MAX
 

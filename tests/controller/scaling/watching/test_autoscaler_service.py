@@ -103,6 +103,14 @@ async def test_kinds_of_groups_stay_while_the_master_of_a_set_is_unknown(site, i
     assert (GROUP.encode() in stored, b"elsewhere" in stored) == (True, is_away)
 
 
+async def test_broker_near_the_writes_that_a_policy_allows_it_is_slow(site):
+    site.broker.put_tps = 950.0
+    for most, is_slow in ((1_000, True), (2_000, False)):
+        await site.put(site.mode("propose") | {"brokerWrites": most})
+        await site.look(LOOKS_UNTIL_DECIDED)
+        assert ("950 of at most 1000 messages/s come in" in site.decision().verdict.reason) is is_slow
+
+
 # Refusals
 
 
