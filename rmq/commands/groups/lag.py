@@ -1,7 +1,6 @@
 """`rmq group lag` and `rmq group offsets`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import click
 import msgspec
@@ -101,7 +100,7 @@ def _with_clients(row: LagRow, holders: Mapping[MessageQueue, Sequence[str]]) ->
     if row.topic is None or row.broker_name is None or row.queue_id is None:
         return row
     queue = MessageQueue(topic=row.topic, broker_name=row.broker_name, queue_id=row.queue_id)
-    clients = [*holders.get(queue, ()), *holders.get(replace(queue, queue_id=_ALL_QUEUES), ())]
+    clients = [*holders.get(queue, ()), *holders.get(msgspec.structs.replace(queue, queue_id=_ALL_QUEUES), ())]
     return msgspec.structs.replace(row, clients=clients or None)
 
 
