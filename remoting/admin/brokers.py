@@ -4,16 +4,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, reading
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import BrokerRequestCode, RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.shapes.broker_clients import (
-    SCHEDULE_OFFSET_PREFIX,
-    BrokerRuntimeFields,
-    HaConnectionBody,
-    HaStatusBody,
-)
+from remoting.protocol.shapes.broker_clients import SCHEDULE_OFFSET_PREFIX, BrokerRuntimeFields
 from remoting.protocol.shapes.broker_views import (
     BrokerStatsHeader,
     BrokerStatsView,
@@ -21,6 +18,7 @@ from remoting.protocol.shapes.broker_views import (
     HaStatusView,
     TopicStatsView,
 )
+from remoting.protocol.shapes.integers import Int64
 from remoting.protocol.shapes.namesrv import KvTable, TopicHeader
 
 #: The option of which `has_all_ack` reads the value.
@@ -61,15 +59,30 @@ class BrokerRuntime:
     page_cache_lock_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HaReplica:
+class HaReplica(msgspec.Struct, frozen=True, kw_only=True):
     """A slave as its master sees it."""
 
     #: Of its connection, not the address of the broker.
-    address: str | None
-    ack_offset: int | None
-    behind_bytes: int | None
-    is_in_sync: bool | None
+    address: str | None = msgspec.field(name="addr", default=None)
+    ack_offset: Int64 | None = msgspec.field(name="slaveAckOffset", default=None)
+    behind_bytes: Int64 | None = msgspec.field(name="diff", default=None)
+    is_in_sync: bool | None = msgspec.field(name="inSync", default=None)
+
+
+class _HaClient(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The slave's side in an answer to GET_BROKER_HA_STATUS (907)."""
+
+    master_addr: str | None = None
+    max_offset: Int64 | None = None
+
+
+class _HaStatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 907."""
+
+    master: bool
+    master_commit_log_max_offset: Int64 | None = None
+    ha_connection_info: tuple[HaReplica, ...] = ()
+    ha_client_runtime_info: _HaClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,23 +186,16 @@ def _first_number(text: str) -> float | None:
 
 
 def _read_ha_status(answer: RemotingCommand) -> HaStatus:
-    body = decode_broker_body(HaStatusBody, answer.body)
+    body = decode_broker_body(_HaStatusBody, answer.body)
     slave = body.ha_client_runtime_info
     if body.master or slave is None:
-        replicas = tuple(map(_replica, body.ha_connection_info))
         return HaStatus(
             is_master=body.master,
             max_offset=body.master_commit_log_max_offset,
-            replicas=replicas,
+            replicas=body.ha_connection_info,
             master_address=None,
         )
     return HaStatus(is_master=False, max_offset=slave.max_offset, replicas=(), master_address=slave.master_addr)
-
-
-def _replica(body: HaConnectionBody) -> HaReplica:
-    return HaReplica(
-        address=body.addr, ack_offset=body.slave_ack_offset, behind_bytes=body.diff, is_in_sync=body.in_sync
-    )
 
 
 def topic_stats_view(topic: str) -> AdminRequest[TopicStatsView]:

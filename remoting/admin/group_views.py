@@ -28,12 +28,11 @@ from remoting.protocol.shapes.group_views import (
     ProducerGroupHeader,
     ProducersView,
     RequestModeBody,
-    ResetOffsetsView,
     RunningConsumerView,
     SubscriptionGroupView,
 )
 from remoting.protocol.shapes.namesrv import TopicHeader
-from remoting.protocol.shapes.stored_messages import ResetByTimeHeader
+from remoting.protocol.shapes.stored_messages import ResetByTimeHeader, ResetOffsetsBody
 
 #: The language of clients that get offsets as a list.
 _CPP: Final = "CPP"
@@ -132,6 +131,6 @@ def reset_by_time(
         request = msgspec.structs.replace(request, language=_CPP)
 
     def read(answer: RemotingCommand) -> dict[MessageQueue, int]:
-        return by_queue(decode_broker_body(ResetOffsetsView, answer.body).offset_table) if answer.body else {}
+        return by_queue(decode_broker_body(ResetOffsetsBody, answer.body).offset_table) if answer.body else {}
 
     return AdminRequest(request, read)

@@ -1,78 +1,74 @@
 """Requests about consumer groups: who consumes a topic, who is connected, how far they are, their settings. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
+from msgspec import structs
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.shapes.broker_admin import ConsumeStatsBody, ConsumeStatsHeader
+from remoting.protocol.shapes.broker_admin import ConsumeStatsHeader
 from remoting.protocol.shapes.broker_clients import (
     BROADCASTING,
     SYSTEM_GROUP_PREFIX,
     TOOL_GROUP,
     AllSubscriptionGroups,
-    ConsumerConnectionBody,
     ConsumerGroupHeader,
     DeleteGroupHeader,
     GroupListBody,
     NewSubscriptionGroup,
-    SubscriptionGroupConfig,
 )
+from remoting.protocol.shapes.integers import Int32, Int64
 from remoting.protocol.shapes.namesrv import TopicHeader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDefinition:
+class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The settings of a group on one broker; None is a setting that the broker does not have."""
 
-    group: str
-    is_consume_enabled: bool | None
-    is_broadcast_enabled: bool | None
-    is_orderly: bool | None
-    retry_queue_nums: int | None
-    retry_max_times: int | None = None
+    group: str = msgspec.field(name="groupName")
+    is_consume_enabled: bool | None = msgspec.field(name="consumeEnable", default=None)
+    is_broadcast_enabled: bool | None = msgspec.field(name="consumeBroadcastEnable", default=None)
+    is_orderly: bool | None = msgspec.field(name="consumeMessageOrderly", default=None)
+    retry_queue_nums: Int32 | None = None
+    retry_max_times: Int32 | None = None
     #: None before 5.0.
-    consume_timeout_minutes: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    consume_timeout_minutes: Int32 | None = msgspec.field(name="consumeTimeoutMinute", default=None)
+    attributes: dict[str, str] = {}
     #: All of its settings, as the broker wrote them: what `update_group` sends to another broker.
-    text: bytes
+    text: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupClient:
+class GroupClient(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One member of a group that is connected to a broker."""
 
     client_id: str
-    address: str | None
-    language: str | None
+    address: str | None = msgspec.field(name="clientAddr", default=None)
+    language: str | None = None
     #: Ordinal of its release (docs/protocol/remoting.md 7).
-    version: int | None
+    version: Int32 | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSubscription:
+class TopicSubscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a group takes of a topic."""
 
-    expression: str | None
+    expression: str | None = msgspec.field(name="subString", default=None)
     #: TAG or SQL92.
-    expression_type: str | None
+    expression_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConnections:
+class GroupConnections(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The members of a group that are connected to one broker, and what the newest of them subscribed to."""
 
-    clients: tuple[GroupClient, ...]
+    clients: tuple[GroupClient, ...] = msgspec.field(name="connectionSet", default=())
     #: CONSUME_PASSIVELY of push consumers, CONSUME_ACTIVELY of pull consumers, CONSUME_POP.
-    consume_type: str | None
+    consume_type: str | None = None
     #: CLUSTERING or BROADCASTING.
-    message_model: str | None
+    message_model: str | None = None
     #: By topic, the group's retry topic included.
-    subscriptions: Mapping[str, TopicSubscription]
+    subscriptions: dict[str, TopicSubscription] = msgspec.field(name="subscriptionTable", default_factory=dict)
 
     @property
     def is_broadcasting(self) -> bool:
@@ -80,16 +76,26 @@ class GroupConnections:
         return self.message_model == BROADCASTING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLag:
+class QueueLag(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: The queue's next offset to be written.
-    broker_offset: int
+    broker_offset: Int64
     #: Committed, or 0 for a group that never committed: `committed_offset` tells them apart.
-    consumer_offset: int
+    consumer_offset: Int64
     #: The last position pulled from, if it is greater than `consumer_offset`; None before 5.1.0.
-    pull_offset: int | None
-    #: When the message before `consumer_offset` was stored, Unix ms by the broker's clock; None if there is none.
-    last_consumed_unix_ms: int | None
+    pull_offset: Int64 | None = None
+    last_timestamp: Int64 | None = None
+
+    @property
+    def last_consumed_unix_ms(self) -> int | None:
+        """When the message before `consumer_offset` was stored, by the broker's clock; None if there is none."""
+        return self.last_timestamp if self.last_timestamp and self.last_timestamp > 0 else None
+
+
+class _ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to GET_CONSUME_STATS (208); the keys are queues."""
+
+    consume_tps: float | None = None
+    offset_table: dict[str, QueueLag]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +150,9 @@ def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
 
     def read(answer: RemotingCommand) -> GroupDefinition | None:
         text = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table.get(group)
-        return None if text is None else _definition(bytes(text))
+        if text is None:
+            return None
+        return structs.replace(decode_broker_body(GroupDefinition, bytes(text)), text=bytes(text))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
 
@@ -191,49 +199,10 @@ def _read_groups(answer: RemotingCommand) -> tuple[str, ...]:
 
 
 def _read_connections(answer: RemotingCommand) -> GroupConnections:
-    body = decode_broker_body(ConsumerConnectionBody, answer.body)
-    clients = (
-        GroupClient(client_id=each.client_id, address=each.client_addr, language=each.language, version=each.version)
-        for each in body.connection_set
-    )
-    return GroupConnections(
-        clients=tuple(sorted(clients, key=lambda each: each.client_id)),
-        consume_type=body.consume_type,
-        message_model=body.message_model,
-        subscriptions={
-            topic: TopicSubscription(expression=each.sub_string, expression_type=each.expression_type)
-            for topic, each in body.subscription_table.items()
-        },
-    )
+    found = decode_broker_body(GroupConnections, answer.body)
+    return structs.replace(found, clients=tuple(sorted(found.clients, key=lambda client: client.client_id)))
 
 
 def _read_progress(answer: RemotingCommand) -> ConsumeStats:
-    body = decode_broker_body(ConsumeStatsBody, answer.body)
-    return ConsumeStats(queues=_lags(body), consume_tps=body.consume_tps)
-
-
-def _lags(body: ConsumeStatsBody) -> dict[MessageQueue, QueueLag]:
-    return {
-        queue: QueueLag(
-            broker_offset=each.broker_offset,
-            consumer_offset=each.consumer_offset,
-            pull_offset=each.pull_offset,
-            last_consumed_unix_ms=each.last_timestamp if each.last_timestamp and each.last_timestamp > 0 else None,
-        )
-        for queue, each in by_queue(body.offset_table).items()
-    }
-
-
-def _definition(text: bytes) -> GroupDefinition:
-    body = decode_broker_body(SubscriptionGroupConfig, text)
-    return GroupDefinition(
-        group=body.group_name,
-        is_consume_enabled=body.consume_enable,
-        is_broadcast_enabled=body.consume_broadcast_enable,
-        is_orderly=body.consume_message_orderly,
-        retry_queue_nums=body.retry_queue_nums,
-        retry_max_times=body.retry_max_times,
-        consume_timeout_minutes=body.consume_timeout_minute,
-        attributes=body.attributes or {},
-        text=text,
-    )
+    body = decode_broker_body(_ConsumeStatsBody, answer.body)
+    return ConsumeStats(queues=by_queue(body.offset_table), consume_tps=body.consume_tps)

@@ -1,36 +1,38 @@
 """Where each master epoch begins in a broker's log. Pure."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
-from remoting.protocol.shapes.stored_messages import LogEpochsBody
+from remoting.protocol.shapes.integers import Int64
 
 #: A broker keeps an entry for each epoch of its log: of more, it is no broker.
 LOG_EPOCHS_MAX: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class LogEpoch:
+class LogEpoch(msgspec.Struct, frozen=True, kw_only=True, order=True, rename="camel"):
     """The master of `epoch` has written from `start_offset` of the log on."""
 
-    epoch: int
-    start_offset: int
+    epoch: Int64
+    start_offset: Int64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEpochs:
-    """The epochs of a broker's log, ascending in both fields; one in which nothing was written may be absent."""
+class LogEpochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is read of the answer to GET_BROKER_EPOCH_CACHE (1007) about the log; who answers: `EpochCache`.
+
+    The epochs ascend in both fields; one in which nothing was written may be absent.
+    """
 
     broker_name: str
     #: 0 of a master.
-    broker_id: int
-    epochs: tuple[LogEpoch, ...]
+    broker_id: Int64
+    epochs: tuple[LogEpoch, ...] = msgspec.field(name="epochList", default=())
     #: Where the log ends.
-    max_offset: int
+    max_offset: Int64
 
 
 def log_epochs() -> AdminRequest[LogEpochs]:
@@ -43,12 +45,11 @@ def log_epochs() -> AdminRequest[LogEpochs]:
 
 
 def _read_epochs(answer: RemotingCommand) -> LogEpochs:
-    body = decode_broker_body(LogEpochsBody, answer.body)
-    if len(body.epoch_list) > LOG_EPOCHS_MAX:
-        raise BodyError(f"{body.broker_name} lists {len(body.epoch_list)} epochs, more than {LOG_EPOCHS_MAX}")
-    epochs = tuple(LogEpoch(epoch=each.epoch, start_offset=each.start_offset) for each in body.epoch_list)
+    body = decode_broker_body(LogEpochs, answer.body)
+    if len(body.epochs) > LOG_EPOCHS_MAX:
+        raise BodyError(f"{body.broker_name} lists {len(body.epochs)} epochs, more than {LOG_EPOCHS_MAX}")
     before = LogEpoch(epoch=-1, start_offset=0)
-    for each in epochs:
+    for each in body.epochs:
         if each.epoch <= before.epoch or each.start_offset < before.start_offset:
             raise BodyError(
                 f"{body.broker_name} lists epochs that no log has: epoch {each.epoch} from {each.start_offset} on "
@@ -57,4 +58,4 @@ def _read_epochs(answer: RemotingCommand) -> LogEpochs:
         before = each
     if body.max_offset < 0:
         raise BodyError(f"{body.broker_name} lists epochs of a log that ends at {body.max_offset}: no log has them")
-    return LogEpochs(broker_name=body.broker_name, broker_id=body.broker_id, epochs=epochs, max_offset=body.max_offset)
+    return body

@@ -1,33 +1,23 @@
 """Queues as values, and as the keys of fastjson's maps. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
 from remoting.admin.admin_request import readable_rows
 from remoting.protocol.errors import BodyError
-from remoting.protocol.shapes.broker_admin import MessageQueueBody
+from remoting.protocol.shapes.integers import Int32
 
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class MessageQueue:
-    """One queue of a topic on one broker set."""
+class MessageQueue(msgspec.Struct, frozen=True, kw_only=True, order=True, rename="camel"):
+    """One queue of a topic on one broker set: an element of a list or, in its text, the key of a map."""
 
     topic: str
     broker_name: str
-    queue_id: int
-
-
-def queue_of(body: MessageQueueBody) -> MessageQueue:
-    return MessageQueue(topic=body.topic, broker_name=body.broker_name, queue_id=body.queue_id)
-
-
-def body_of(queue: MessageQueue) -> MessageQueueBody:
-    return MessageQueueBody(topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id)
+    queue_id: Int32
 
 
 def by_queue(table: Mapping[str, Value]) -> dict[MessageQueue, Value]:
@@ -37,6 +27,6 @@ def by_queue(table: Mapping[str, Value]) -> dict[MessageQueue, Value]:
 
 def _queue_in(key: str, _: object) -> MessageQueue:
     try:
-        return queue_of(msgspec.json.decode(key, type=MessageQueueBody, strict=False))
+        return msgspec.json.decode(key, type=MessageQueue, strict=False)
     except msgspec.DecodeError as error:
         raise BodyError(f"a key is no queue: {error}") from None

@@ -24,15 +24,6 @@ from remoting.protocol.shapes.route import MASTER_ID, BrokerData, QueueData, Top
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutedQueues:
-    read_queue_nums: int
-    write_queue_nums: int
-    #: Bits PERM_READ, PERM_WRITE and PERM_INHERIT, already without what the broker's own permission forbids.
-    perm: int
-    sys_flag: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedBrokerSet:
     """The living members of a broker set."""
 
@@ -52,7 +43,7 @@ class TopicRoute:
     """Where a topic is, as one NameServer knows it."""
 
     #: By broker name; a set can be here without being in `broker_sets`, and the other way round.
-    queues: Mapping[str, RoutedQueues]
+    queues: Mapping[str, QueueData]
     #: By broker name.
     broker_sets: Mapping[str, RoutedBrokerSet]
     #: `broker-a:4;broker-b:4` of an order topic.
@@ -168,7 +159,7 @@ def _read_route(answer: RemotingCommand) -> TopicRoute:
     route = decode_broker_body(TopicRouteData, answer.body)
     mappings = route.topic_queue_mapping_by_broker
     return TopicRoute(
-        queues={each.broker_name: _queues(each) for each in route.queue_datas},
+        queues={each.broker_name: each for each in route.queue_datas},
         broker_sets={each.broker_name: _broker_set(each) for each in route.broker_datas},
         order_conf=None if route.order_topic_conf is UNSET else route.order_topic_conf,
         static_broker_names=frozenset() if mappings is UNSET else frozenset(mappings),
@@ -188,15 +179,6 @@ def _read_cluster(answer: RemotingCommand) -> ClusterBrokers:
 
 def _away_set(body: AwayBrokerSet) -> AwaySet:
     return AwaySet(**msgspec.structs.asdict(body), is_starting=body.away_since_unix_ms is None)
-
-
-def _queues(body: QueueData) -> RoutedQueues:
-    return RoutedQueues(
-        read_queue_nums=body.read_queue_nums,
-        write_queue_nums=body.write_queue_nums,
-        perm=body.perm,
-        sys_flag=body.topic_sys_flag,
-    )
 
 
 def _broker_set(body: BrokerData) -> RoutedBrokerSet:

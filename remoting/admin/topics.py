@@ -4,42 +4,43 @@ A change replaces the whole configuration: read it, change one field, send all (
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, readable_rows
+import msgspec
+
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, readable_rows, reading
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.broker_admin import (
     SINGLE_TAG,
     AllTopicConfigs,
-    BrokerTopicConfig,
     QueueOffsetsBody,
     TopicStatsTable,
     UpdateTopicHeader,
 )
+from remoting.protocol.shapes.integers import Int32
 from remoting.protocol.shapes.namesrv import TopicHeader
 
 _ADDS: Final = "+"
 _REMOVES: Final = "-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefinition:
+class TopicDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The configuration of a topic on one broker."""
 
-    topic: str
-    read_queue_nums: int
-    write_queue_nums: int
+    topic: str = msgspec.field(name="topicName")
+    read_queue_nums: Int32
+    write_queue_nums: Int32
     #: Bits PERM_READ, PERM_WRITE and PERM_INHERIT.
-    perm: int
-    filter_type: str = SINGLE_TAG
-    sys_flag: int = 0
+    perm: Int32
+    filter_type: str = msgspec.field(name="topicFilterType", default=SINGLE_TAG)
+    sys_flag: Int32 = msgspec.field(name="topicSysFlag", default=0)
     #: Brokers before 5.1.0 do not store it and answer False.
-    is_order: bool = False
+    is_order: bool = msgspec.field(name="order", default=False)
     #: Brokers before 5.0.0 have none.
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def topic_definition(topic: str) -> AdminRequest[TopicDefinition | None]:
     Source: docs/protocol/broker-admin.md 1.
     """
     request = command(BrokerRequestCode.GET_TOPIC_CONFIG, TopicHeader(topic=topic))
-    return AdminRequest(request, _read_topic, {ResponseCode.TOPIC_NOT_EXIST: None})
+    return AdminRequest(request, reading(TopicDefinition), {ResponseCode.TOPIC_NOT_EXIST: None})
 
 
 def topic_definition_of_all(topic: str) -> AdminRequest[TopicDefinition | None]:
@@ -71,7 +72,7 @@ def topic_definition_of_all(topic: str) -> AdminRequest[TopicDefinition | None]:
 
     def read(answer: RemotingCommand) -> TopicDefinition | None:
         text = decode_broker_body(AllTopicConfigs, answer.body).topic_config_table.get(topic)
-        return None if text is None else _definition(decode_broker_body(BrokerTopicConfig, bytes(text)))
+        return None if text is None else decode_broker_body(TopicDefinition, bytes(text))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_TOPIC_CONFIG), read)
 
@@ -84,7 +85,7 @@ def all_topic_definitions() -> AdminRequest[Mapping[str, TopicDefinition]]:
 
     def read(answer: RemotingCommand) -> dict[str, TopicDefinition]:
         table = decode_broker_body(AllTopicConfigs, answer.body).topic_config_table
-        return readable_rows(table, lambda _, text: _definition(decode_broker_body(BrokerTopicConfig, bytes(text))))
+        return readable_rows(table, lambda _, text: decode_broker_body(TopicDefinition, bytes(text)))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_TOPIC_CONFIG), read)
 
@@ -129,23 +130,6 @@ def queue_offsets(topic: str) -> AdminRequest[Mapping[MessageQueue, QueueOffsets
     Source: docs/protocol/broker-admin.md 7.
     """
     return AdminRequest(command(BrokerRequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic)), _read_queue_offsets)
-
-
-def _read_topic(answer: RemotingCommand) -> TopicDefinition:
-    return _definition(decode_broker_body(BrokerTopicConfig, answer.body))
-
-
-def _definition(body: BrokerTopicConfig) -> TopicDefinition:
-    return TopicDefinition(
-        topic=body.topic_name,
-        read_queue_nums=body.read_queue_nums,
-        write_queue_nums=body.write_queue_nums,
-        perm=body.perm,
-        filter_type=body.topic_filter_type,
-        sys_flag=body.topic_sys_flag,
-        is_order=body.order,
-        attributes=body.attributes,
-    )
 
 
 def _attributes_text(changes: Mapping[str, str | None]) -> str | None:

@@ -5,6 +5,8 @@ A name is `noun_verb_past`; the keys hold the subject.
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -26,18 +28,24 @@ class Level(IntEnum):
         return self.name.lower()
 
 
-class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
+class LogEvent(msgspec.Struct, frozen=True):
     """One kind of line."""
 
     name: str
-    level: Level
     #: Keys that the line has beside those of every line; one may be missing where it has no value.
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...]
     meaning: str
     #: What an operator does about it.
     advice: str = "Nothing."
+    level: Level = Level.INFO
     #: A change by request: the line also has `audit` and `peer`; unless it came over HTTP, `request_code` and `opaque`.
     audit: bool = False
+
+
+debug: Final = partial(LogEvent, level=Level.DEBUG)
+info: Final = LogEvent
+warning: Final = partial(LogEvent, level=Level.WARNING)
+error: Final = partial(LogEvent, level=Level.ERROR)
 
 
 def events_in(module: Mapping[str, object]) -> tuple[LogEvent, ...]:

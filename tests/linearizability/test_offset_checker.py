@@ -95,65 +95,16 @@ def test_acknowledged_commit_that_is_lost_is_found(story):
     finds(story, story.reads(5))
 
 
-def test_acknowledged_first_commit_that_is_lost_is_found(story):
-    story.commits(5)
-    finds(story, story.reads_nothing())
-
-
-def test_offset_that_nobody_committed_is_found(story):
-    story.commits(5)
-    finds(story, story.reads(6))
-
-
-def test_lower_commit_that_is_stored_is_found(story):
-    story.commits(5)
-    finds(story, story.commits(3))
-
-
-def test_refusal_that_names_an_offset_nobody_committed_is_found(story):
-    story.commits(5)
-    finds(story, story.commits(3, answer=(STALE, Position(0, 6))))
-
-
-def test_commit_of_an_older_epoch_that_is_stored_is_found(story):
-    story.commits(5)
-    story.resets(2, Position(0, 5), 7)
-    finds(story, story.commits(9))
-
-
 def test_reset_that_is_undone_is_found(story):
     story.commits(5)
     story.resets(2, Position(0, 5), 7)
     finds(story, story.reads(5))
 
 
-def test_reset_of_something_else_than_was_there_is_found(story):
-    story.commits(5)
-    story.commits(8)
-    finds(story, story.resets(2, Position(0, 5), 7))
-
-
-def test_two_resets_with_one_epoch_are_found(story):
-    story.commits(5)
-    story.resets(2, Position(0, 5), 7)
-    finds(story, story.resets(3, Position(7, 2), 7))
-
-
 def test_deleted_offset_that_comes_again_is_found(story):
     story.commits(5)
     story.add(DELETE, answer=(OK, Position(0, 5)))
     finds(story, story.reads(5))
-
-
-def test_deletion_that_does_not_raise_the_epoch_is_found(story):
-    story.commits(5)
-    story.add(DELETE, answer=(OK, Position(0, 5)))
-    finds(story, story.reads_nothing(0))
-
-
-def test_a_reset_that_has_seen_no_offset_is_found(story):
-    story.commits(5)
-    finds(story, story.resets(1, None, 3))
 
 
 def test_commit_without_an_answer_may_apply_at_once_late_or_never(story):
@@ -167,34 +118,6 @@ def test_commit_without_an_answer_may_apply_at_once_late_or_never(story):
     finds(story, story.reads(5))
 
 
-def test_commit_without_an_answer_does_not_apply_after_a_reset(story):
-    story.commits(5)
-    story.add(COMMIT, Position(0, 8))
-    story.resets(2, Position(0, 5), 7)
-    story.reads(2, 7)
-    holds(story)
-    finds(story, story.reads(8))
-
-
-def test_reset_without_an_answer_applies_once_at_most_in_an_epoch_that_is_seen(story):
-    story.commits(5)
-    story.add(RESET, Position(0, 2))
-    story.reads(5)
-    story.reads(2, 7)
-    story.commits(4, 7)
-    holds(story)
-    finds(story, story.reads(2, 9))
-
-
-def test_deletion_without_an_answer_may_hide_the_offset_from_then_on(story):
-    story.commits(5)
-    story.add(DELETE)
-    story.reads(5)
-    story.commits(7, answer=(STALE, None))
-    holds(story)
-    finds(story, story.commits(7))
-
-
 def test_many_commits_without_answers_are_decided(story):
     for offset in range(1, 400):
         story.add(COMMIT, Position(0, offset))
@@ -202,13 +125,3 @@ def test_many_commits_without_answers_are_decided(story):
     story.reads(399)
     holds(story)
     finds(story, story.reads(300))
-
-
-def test_search_of_offsets_beyond_its_limit_ends_undecided(story):
-    for offset in range(1, 9):
-        story.commits(offset, begin=1, end=9)
-    story.reads(5, begin=2, end=3)
-    assert check_offset(story.operations).holds
-    verdict = check_offset(story.operations, pairs_max=10)
-    assert not verdict.holds
-    assert "not decided" in str(verdict)

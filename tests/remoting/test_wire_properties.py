@@ -138,12 +138,6 @@ def test_any_bytes_in_any_cut_are_commands_or_an_error_and_the_cut_does_not_matt
 
 
 @UNHURRIED
-@given(st.data(), st.binary(max_size=400))
-def test_garbage_in_any_cut_is_an_error_or_waited_for(data, garbage):
-    assert play(data.draw(pieces(garbage))) == play([garbage])
-
-
-@UNHURRIED
 @given(JSON_LIKE)
 def test_any_header_text_is_a_command_or_an_error(header):
     commands, error, _ = play([a_frame((0, b"{" + header + b"}", b""))], 2**24)

@@ -13,16 +13,17 @@ from controller.scaling.resize.operation import QueueCounts
 from remoting.admin.brokers import BrokerRuntime, DelayLevel, HaStatus
 from remoting.admin.clients import ProducerClient
 from remoting.admin.groups import GroupClient, GroupConnections
+from remoting.admin.locks import LockRequestBody
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import GroupOffsets
 from remoting.admin.offsets import OffsetCommit
 from remoting.admin.route_fetches import ClientFetch, ClientFetches
-from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, RoutedQueues, TopicRoute
+from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute
 from remoting.admin.topics import QueueOffsets, TopicDefinition
 from remoting.client import send_always
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout, NotSupported, Refused
-from remoting.protocol.shapes.broker_admin import LockRequestBody
+from remoting.protocol.shapes.route import QueueData
 from scaling_simulation.brokers import TOPIC, UNIX_MS
 
 CLUSTER = "DefaultCluster"
@@ -98,7 +99,13 @@ def route(server, _):
         raise Refused(ResponseCode.TOPIC_NOT_EXIST, None)
     return TopicRoute(
         queues={
-            name: RoutedQueues(read_queue_nums=each.read, write_queue_nums=each.write, perm=each.perm, sys_flag=0)
+            name: QueueData(
+                broker_name=name,
+                read_queue_nums=each.read,
+                write_queue_nums=each.write,
+                perm=each.perm,
+                topic_sys_flag=0,
+            )
             for name, each in server.counts.items()
         },
         broker_sets={name: each for name, each in clusters(server, _).broker_sets.items() if name in server.counts},

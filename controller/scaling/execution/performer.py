@@ -5,8 +5,9 @@ next round, which observes brokers anew.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
 from controller.scaling.resize.decision import (

@@ -27,14 +27,6 @@ RESET_PENDING: Final = "Offset has been previously reset"
 TIMER_IS_OFF: Final = "The timer message store is null"
 
 
-class MessageQueueBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A queue, as an element of a list or, in its text, as the key of a map."""
-
-    broker_name: str
-    queue_id: Int32
-    topic: str
-
-
 class QueueHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Header of GET_MAX_OFFSET (30) and GET_MIN_OFFSET (31)."""
 
@@ -88,40 +80,10 @@ class UpdateTopicHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     attributes: str | None = None
 
 
-class BrokerTopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to GET_TOPIC_CONFIG (351), and one topic in that to GET_ALL_TOPIC_CONFIG (21)."""
-
-    topic_name: str
-    read_queue_nums: Int32
-    write_queue_nums: Int32
-    perm: Int32
-    topic_filter_type: str = SINGLE_TAG
-    topic_sys_flag: Int32 = 0
-    order: bool = False
-    #: 5.x.
-    attributes: dict[str, str] = {}
-
-
 class AllTopicConfigs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to GET_ALL_TOPIC_CONFIG (21); the topics are not decoded."""
 
     topic_config_table: dict[str, msgspec.Raw]
-
-
-class LockRequestBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
-
-    client_id: str
-    consumer_group: str
-    mq_set: list[MessageQueueBody]
-    #: 5.x, which otherwise passes the request on to the set's other members if it runs in strict mode.
-    only_this_broker: bool
-
-
-class LockResponseBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to LOCK_BATCH_MQ (41)."""
-
-    lock_ok_mq_set: list[MessageQueueBody] = msgspec.field(name="lockOKMQSet", default_factory=list)
 
 
 class TimedCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -148,24 +110,6 @@ class TopicStatsTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """Body of the answer to 202; the keys are queues."""
 
     offset_table: dict[str, QueueOffsetsBody]
-
-
-class QueueLagBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One queue in the answer to GET_CONSUME_STATS (208)."""
-
-    broker_offset: Int64
-    consumer_offset: Int64
-    last_timestamp: Int64 | None = None
-    #: 5.1.0+.
-    pull_offset: Int64 | None = None
-
-
-class ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 208; the keys are queues."""
-
-    #: Messages a second, of all topics in the answer.
-    consume_tps: float | None = None
-    offset_table: dict[str, QueueLagBody]
 
 
 class ConsumeStatsHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -34,21 +34,6 @@ class BrokerRuntimeFields(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     page_cache_lock_time_mills: Int64 | None = None
 
 
-class SubscriptionGroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is read of a group: body of 200, and in that of the answer to 201."""
-
-    group_name: str
-    consume_enable: bool | None = None
-    consume_broadcast_enable: bool | None = None
-    consume_message_orderly: bool | None = None
-    retry_queue_nums: Int32 | None = None
-    retry_max_times: Int32 | None = None
-    #: 5.x.
-    consume_timeout_minute: Int32 | None = None
-    #: 5.x.
-    attributes: dict[str, str] | None = None
-
-
 class NewSubscriptionGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) for a new group; Java has defaults for the rest."""
 
@@ -86,33 +71,12 @@ class ConsumerGroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     consumer_group: str
 
 
-class ClientConnectionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One member in the answer to 203."""
-
-    client_id: str
-    client_addr: str | None = None
-    language: str | None = None
-    #: Ordinal of the client's release.
-    version: Int32 | None = None
-
-
 class SubscriptionDataBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What is subscribed to of a topic."""
 
     topic: str | None = None
     sub_string: str | None = None
     expression_type: str | None = None
-
-
-class ConsumerConnectionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 203."""
-
-    connection_set: list[ClientConnectionBody] = []
-    consume_type: str | None = None
-    message_model: str | None = None
-    consume_from_where: str | None = None
-    #: By topic.
-    subscription_table: dict[str, SubscriptionDataBody] = {}
 
 
 class GroupListBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -187,30 +151,3 @@ class AllProducersBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     """Body of the answer to 328: producer group -> its producers."""
 
     data: dict[str, list[ProducerInfoBody]]
-
-
-class HaConnectionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One slave in a master's answer to GET_BROKER_HA_STATUS (907)."""
-
-    #: Of the slave's connection, not the address of the broker.
-    addr: str | None = None
-    slave_ack_offset: Int64 | None = None
-    diff: Int64 | None = None
-    in_sync: bool | None = None
-
-
-class HaClientBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The slave's side in an answer to 907."""
-
-    master_addr: str | None = None
-    max_offset: Int64 | None = None
-
-
-class HaStatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 907."""
-
-    master: bool
-    master_commit_log_max_offset: Int64 | None = None
-    in_sync_slave_nums: Int32 | None = None
-    ha_connection_info: list[HaConnectionBody] = []
-    ha_client_runtime_info: HaClientBody | None = None

@@ -121,12 +121,6 @@ class RunningConsumerView(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     jstack: str | None = None
 
 
-class ResetOffsetsView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to INVOKE_BROKER_TO_RESET_OFFSET (222): where the group goes on; the keys are queues."""
-
-    offset_table: dict[str, Int64] = {}
-
-
 class RetryPolicyView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When a group gets a message again that it could not consume; whichever of the policies is set."""
 

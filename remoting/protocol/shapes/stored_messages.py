@@ -72,22 +72,6 @@ class ResetOffsetsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     offset_table: dict[str, Int64] = {}
 
 
-class LogEpochBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One master epoch in a broker's log."""
-
-    epoch: Int64
-    start_offset: Int64
-
-
-class LogEpochsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is read of the answer to GET_BROKER_EPOCH_CACHE (1007) about the log; who answers: `EpochCache`."""
-
-    broker_name: str
-    broker_id: Int64
-    epoch_list: list[LogEpochBody] = []
-    max_offset: Int64
-
-
 class SendMessageHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Header of SEND_MESSAGE_V2 (310), whose fields have single letters as names."""
 

@@ -14,7 +14,6 @@ from history.rows import Moment, RowMaker
 from offsets.catalogues import DECLARED
 from offsets.commits.embedded import EmbeddedStore
 from offsets.commits.events import RESULTS
-from offsets.commits.rules import Status
 from offsets.commits.service import OffsetService, Unavailable
 from offsets.commits.stored import DELETED_KEPT_MS
 from offsets.commits.table import Scope
@@ -76,22 +75,6 @@ async def site(tmp_path):
 
 def statuses(done):
     return [result.status for result in (done[0] if isinstance(done[1], str) else done.results)]
-
-
-async def test_commit_is_read_and_reset_and_deleted(site):
-    stored = await site.commit(an_offset(5), an_offset(7, 1))
-    assert (statuses(stored), stored[1]) == ([Status.OK] * 2, "local")
-    assert (site.read().offset, site.read(1).offset, site.read(2)) == (5, 7, None)
-    assert statuses(await site.commit(an_offset(4))) == [Status.STALE]
-    preview = await site.service.reset([an_offset(2)], "alice", dry_run=True)
-    assert site.read().offset == 5
-    await site.service.reset([an_offset(2)], "alice")
-    assert (site.read().offset, site.read().writer) == (2, "alice")
-    assert preview.results[0].stored.offset == 2
-    assert len((await site.service.delete(BILLING, "alice", dry_run=True)).changes) == 2
-    await site.service.delete(BILLING, "alice")
-    assert site.read().is_deleted
-    assert site.service.page(BILLING, 0, 10).offsets == []
 
 
 async def test_entries_are_counted_and_changes_of_operators_are_told_and_recorded(tmp_path):

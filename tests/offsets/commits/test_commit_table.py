@@ -27,39 +27,6 @@ def test_readers_see_a_change_once_it_is_confirmed_and_decisions_at_once():
     assert (offset(table), table.rows[a_row()].flights) == (6, None)
 
 
-def test_change_that_could_not_be_stored_was_never_there():
-    table = a_table()
-    table.stage([a_change(6)])
-    table.withdraw([a_change(6)])
-    assert (offset(table), table.count, table.room) == (None, 0, 1000)
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-@pytest.mark.parametrize("failed", [None, 0, 1, 2])
-def test_confirmations_may_come_in_any_order_and_never_take_a_reader_back(order, failed):
-    table = a_table({0: a_value(5)})
-    changes = [a_change(6), a_change(7), a_change(8)]
-    for change in changes:
-        table.stage([change])
-    seen = [5]
-    for number in order:
-        (table.withdraw if number == failed else table.confirm)([changes[number]])
-        seen.append(offset(table))
-    assert seen == sorted(seen)
-    assert seen[-1] == max(change.after.offset for number, change in enumerate(changes) if number != failed)
-    assert table.rows[a_row()].flights is None
-
-
-def test_commit_that_is_synced_after_a_reset_does_not_undo_it():
-    table = a_table({0: a_value(5)})
-    late, reset = [a_change(9)], [a_change(2, epoch=7)]
-    table.stage(late)
-    table.stage(reset)
-    table.confirm(reset)
-    table.confirm(late)
-    assert (offset(table), table.read(a_row(), 0).reset_epoch) == (2, 7)
-
-
 @pytest.mark.parametrize(
     ("value", "than", "newer"),
     [

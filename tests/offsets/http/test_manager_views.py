@@ -1,12 +1,7 @@
 """What a manager answers about itself, and how a path answers where another manager leads; over real HTTP."""
 
-import contextlib
-import socket
-
-import aiohttp
 import pytest
-from fakes.clock import FakeClock
-from fakes.lines import Lines
+from fakes.http_site import HttpSite
 from set_builders import SET, a_master, a_set
 
 from offsets.catalogues import DECLARED
@@ -15,15 +10,11 @@ from offsets.gauges import OffsetManagerMetrics
 from offsets.http.manager_views import ManagerViews, StoredOffsets, check_ready
 from offsets.lead import Lead
 from offsets.sets.following import Following
-from serving.http.admin_access import AdminToken, HttpTokens
-from serving.http.paths import endpoints_of, get
-from serving.http.server import make_app, start_http
+from serving.http.paths import get
 from serving.http.server_views import ConfigViews, ProbeViews
 from serving.http.views import HealthAnswer
-from serving.logging.logs import Logs, json_line
 from serving.metrics.exposition import ProcessSources
 from serving.metrics.health import Health, Serving
-from serving.metrics.server_counters import ServerCounters
 from serving.telemetry.telemetry import Telemetry
 from store.store import ControllerMember
 
@@ -44,29 +35,23 @@ class LeaderViews:
         return HealthAnswer("ok")
 
 
-class Manager:
+class Manager(HttpSite):
     def __init__(self):
-        self.clock, self.health, self.stored = FakeClock(), Health(), StoredOffsets()
-        logs = Logs(Lines(), json_line(), self.clock, {})
-        telemetry, counters = Telemetry(logs, DECLARED), ServerCounters()
+        super().__init__(OFFSET_MANAGER)
+        self.health, self.stored = Health(), StoredOffsets()
+        telemetry = Telemetry(self.logs, DECLARED)
         self.lead = Lead(self.clock, telemetry.emit)
         self.following = Following(self.clock, telemetry.emit)
         self.lead.start(ME)
         self.health.serving = Serving.READY
-        sources = ProcessSources(counters=counters, logs=logs, health=self.health, task_failures={})
+        sources = ProcessSources(counters=self.counters, logs=self.logs, health=self.health, task_failures={})
         metrics = OffsetManagerMetrics(sources, telemetry, [self.lead.measures, self.following.measures])
-        table = endpoints_of(
+        self.views = (
             ProbeViews(lambda: check_ready(self.health, self.lead), metrics.text),
             ConfigViews(OFFSET_MANAGER, OffsetManagerConfig),
             ManagerViews(OffsetManagerConfig(), self.lead, self.following, lambda: self.stored),
             LeaderViews(self.lead),
         )
-        self.app = make_app(OFFSET_MANAGER, table, counters, logs, HttpTokens(AdminToken(None)))
-
-    async def get(self, path):
-        async with self.session.get(path) as response:
-            is_json = response.content_type == "application/json"
-            return response.status, await (response.json() if is_json else response.text()), response.headers
 
     async def metric(self, name):
         # A text is answered again for a moment.
@@ -77,16 +62,12 @@ class Manager:
 
 @pytest.fixture
 async def manager():
-    manager = Manager()
-    server = await start_http(manager.app, socket.create_server(("127.0.0.1", 0)))
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(server.stop)
-        manager.session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{server.port}"))
+    async with Manager() as manager:
         yield manager
 
 
 async def test_a_manager_that_follows_nobody_says_so(manager):
-    status, shown, _ = await manager.get("/v1/manager")
+    status, shown = await manager.get("/v1/manager")
     assert (status, shown["role"], shown["leaderAddress"]) == (200, "leading", ME.address)
     assert (shown["follows"], shown["mastersKnown"], shown["brokerSets"]) == ("nobody", False, 0)
 
@@ -95,7 +76,7 @@ async def test_it_shows_what_it_follows_and_what_the_store_lacks(manager):
     manager.following.sets = {SET: a_set(), "other": a_set(None, 6, name="other")}
     manager.following.answered_ms = manager.clock.now_ms()
     manager.stored = StoredOffsets(offsets=7, dirty_keys=2, oldest_dirty_ms=30, last_flush_error="no disk")
-    _, shown, _ = await manager.get("/v1/manager")
+    _, shown = await manager.get("/v1/manager")
     assert (shown["mastersKnown"], shown["brokerSets"], shown["brokerSetsWithMaster"]) == (True, 2, 1)
     assert (shown["offsets"], shown["dirtyKeys"], shown["oldestDirtyMs"]) == (7, 2, 30)
     assert manager.following.is_master(a_master())
@@ -107,10 +88,10 @@ async def test_it_shows_what_it_follows_and_what_the_store_lacks(manager):
 async def test_where_another_manager_leads_a_path_names_it(manager):
     assert (await manager.get("/v1/leader"))[0] == 200
     manager.lead.follows(OTHER)
-    status, body, headers = await manager.get("/v1/leader")
+    status, headers, body = await manager.request("GET", "/v1/leader")
     assert (status, body["error"]["code"], body["error"]["leaderAddress"]) == (503, "not_leader", OTHER.address)
     assert headers["Retry-After"] == "1"
-    _, shown, _ = await manager.get("/v1/manager")
+    _, shown = await manager.get("/v1/manager")
     assert (shown["role"], shown["leaderAddress"]) == ("following", OTHER.address)
 
 

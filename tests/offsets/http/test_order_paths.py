@@ -1,13 +1,11 @@
 """Declared groups, holders and overlaps over real HTTP."""
 
 import contextlib
-import socket
 
-import aiohttp
 import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
-from fakes.lines import Lines
+from fakes.http_site import HttpSite
 from fakes.order_site import order_site
 from fakes.orderly_broker import BROKER, GROUP
 from orderly_builders import CLUSTER, ORDERLY, a_member, a_queue, answer
@@ -16,24 +14,17 @@ from offsets.config import OFFSET_MANAGER
 from offsets.http import order as module
 from offsets.http.order import OrderViews
 from offsets.order.events import OrderlyChanged
-from serving.http.admin_access import AdminToken, HttpTokens
-from serving.http.paths import endpoints_of
-from serving.http.server import make_app, start_http
-from serving.logging.logs import Logs, json_line
-from serving.metrics.server_counters import ServerCounters
 
 HOLDERS = f"/v1/locks/holders?group={GROUP}"
 
 
-class Served:
+class Served(HttpSite):
     """An order service with its paths."""
 
     def __init__(self, site, *, follows_brokers=True):
-        self.site, self.clock = site, site.clock
         views = OrderViews(site.order, site.lead, site.clock, follows_brokers=follows_brokers)
-        logs = Logs(Lines(), json_line(), site.clock, {})
-        tokens = HttpTokens(AdminToken(ADMIN_TOKEN))
-        self.app = make_app(OFFSET_MANAGER, endpoints_of(views), ServerCounters(), logs, tokens)
+        super().__init__(OFFSET_MANAGER, views, token=ADMIN_TOKEN, clock=site.clock)
+        self.site = site
 
     def answer(self, at_ms, *rest, **held):
         """Let a client answer so long after the start."""
@@ -42,24 +33,14 @@ class Served:
     def record(self, changed):
         self.site.polling._compare(changed)
 
-    async def get(self, path):
-        async with self.session.get(path) as response:
-            return response.status, await response.json()
-
     async def post(self, path, **body):
-        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-        async with self.session.post(path, json={"writer": "alice"} | body, headers=headers) as response:
-            return response.status, await response.json()
+        return (await self.request("POST", path, token=ADMIN_TOKEN, json={"writer": "alice"} | body))[::2]
 
 
 @contextlib.asynccontextmanager
 async def served(**options):
-    async with order_site(FakeClock()) as site, contextlib.AsyncExitStack() as stack:
-        served = Served(site, **options)
+    async with order_site(FakeClock()) as site, Served(site, **options) as served:
         await site.declared.load()
-        server = await start_http(served.app, socket.create_server(("127.0.0.1", 0)))
-        stack.push_async_callback(server.stop)
-        served.session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{server.port}"))
         yield served
 
 

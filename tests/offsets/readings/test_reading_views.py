@@ -1,39 +1,23 @@
 """How sets are read and what jumped, over real HTTP."""
 
-import contextlib
-import socket
-
-import aiohttp
 import pytest
-from fakes.clock import FakeClock
-from fakes.lines import Lines
+from fakes.http_site import HttpSite
 from read_site import NAME, running
 
 from offsets.config import OFFSET_MANAGER
 from offsets.http.readings import ReadingViews
 from offsets.readings import readings as module
-from serving.http.admin_access import AdminToken, HttpTokens
-from serving.http.paths import endpoints_of
-from serving.http.server import make_app, start_http
-from serving.logging.logs import Logs, json_line
-from serving.metrics.server_counters import ServerCounters
 
 
 @pytest.fixture
 async def site(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_TICK_S", 0.001)
-    async with contextlib.AsyncExitStack() as stack:
-        site = await stack.enter_async_context(running(tmp_path))
-        table, logs = endpoints_of(ReadingViews(site.readings)), Logs(Lines(), json_line(), FakeClock(), {})
-        app = make_app(OFFSET_MANAGER, table, ServerCounters(), logs, HttpTokens(AdminToken(None)))
-        server = await start_http(app, socket.create_server(("127.0.0.1", 0)))
-        stack.push_async_callback(server.stop)
-        session = await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{server.port}"))
+    async with running(tmp_path) as site, HttpSite(OFFSET_MANAGER, ReadingViews(site.readings)) as http:
 
         async def get(path):
-            async with session.get(path) as response:
-                assert response.status == 200, await response.text()
-                return await response.json()
+            status, body = await http.get(path)
+            assert status == 200, body
+            return body
 
         site.get = get
         await site.pass_ms(0)

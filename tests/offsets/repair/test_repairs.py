@@ -12,7 +12,7 @@ from offsets.repair.events import OffsetsLost, OffsetsRepaired, RepairApplied, R
 from offsets.repair.repairer import NotApplicable
 from offsets.sets.followed import MasterChange, MasterChangeKind
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
-from remoting.protocol.errors import AnswerNotFramed, InvokeTimeout, NotSent, Refused
+from remoting.protocol.errors import AnswerNotFramed, InvokeTimeout, Refused
 from serving.shapes.offsets import Outcome
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
@@ -483,18 +483,6 @@ async def test_a_group_that_does_not_show_that_it_pulls_is_reported(site, group)
     assert outcome(site.told).not_proved == 1
 
 
-async def test_a_group_is_raised_once_its_members_come(site, monkeypatch):
-    monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
-    read_twice(site)
-    site.groups["g"] = Group(is_online=False)
-    site.promote(site.b)
-    await site.run(site.repairer())
-    site.groups["g"] = Group()
-    await asyncio.sleep(0.1)
-    assert site.b.offset("g", "t", 0) == 80
-    assert outcome(site.told).pushed == 1
-
-
 async def test_a_topic_made_anew_while_members_are_awaited_is_not_raised(site, monkeypatch):
     monkeypatch.setattr(repairer_module, "LOOK_S", 0.01)
     read_twice(site, copied=None)
@@ -551,19 +539,6 @@ async def test_a_broker_that_is_too_busy_to_show_its_options_is_asked_again(tmp_
     site.before = before
     await site.run(site.repairer())
     assert site.b.pending["g", "t", 0] == 60
-
-
-async def test_a_manager_that_does_not_lead_writes_nothing_until_it_leads(site):
-    read_twice(site)
-    site.promote(site.b)
-    site.is_leading = False
-    repairer = site.repairer()
-    repairer.changed(MasterChange(MasterChangeKind.MOVED, NAME, None, site.followed, 1))
-    await asyncio.sleep(0.2)
-    assert COMMIT not in site.codes
-    site.is_leading = True
-    await asyncio.sleep(0.3)
-    assert site.b.offset("g", "t", 0) == 80
 
 
 async def test_a_manager_that_does_not_lead_forgets_what_is_lost_too(site):
@@ -676,7 +651,3 @@ async def test_the_first_offset_of_a_thousand_is_written_at_once(site):
     assert Outcome.PUSHED.value in repairer.runs()[0].counts
     # Milliseconds of turns of the loop here, of which each has many requests.
     assert event.duration_ms < 3_000
-
-
-def test_what_is_not_sent_says_why():
-    assert "nothing was sent" in str(NotSent("10.0.0.1:10911", "it does not lead"))

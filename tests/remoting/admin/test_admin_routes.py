@@ -3,7 +3,6 @@
 import pytest
 
 from remoting.admin.routes import (
-    RoutedQueues,
     cluster_brokers,
     delete_order_conf,
     order_conf,
@@ -12,6 +11,7 @@ from remoting.admin.routes import (
 )
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, Refused
+from remoting.protocol.shapes.route import QueueData
 
 ROUTE = (
     b'{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:28578","1":"127.0.0.1:28590"},"brokerName":"b1","cluster":'
@@ -30,7 +30,9 @@ def found(wanted, body):
 
 def test_route_has_queues_and_members_of_each_set():
     route = found(route_of("orders"), ROUTE)
-    assert route.queues == {"b1": RoutedQueues(read_queue_nums=8, write_queue_nums=4, perm=6, sys_flag=0)}
+    assert route.queues == {
+        "b1": QueueData(broker_name="b1", read_queue_nums=8, write_queue_nums=4, perm=6, topic_sys_flag=0)
+    }
     assert route.broker_sets["b1"].addresses == {0: "127.0.0.1:28578", 1: "127.0.0.1:28590"}
     assert route.broker_sets["b1"].master_address == "127.0.0.1:28578"
     assert (route.order_conf, route.static_broker_names) == ("b1:4", frozenset())

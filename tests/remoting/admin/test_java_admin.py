@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import itertools
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from peers.jars import V4_9, V5_1, V5_5
 from peers.lab import Lab
 from peers.servers import CLUSTER, registered

@@ -12,6 +12,7 @@ from remoting.protocol.codes import (
     ResponseCode,
     SerializeType,
 )
+from remoting.protocol.releases import release_name
 
 
 @pytest.mark.parametrize(
@@ -28,24 +29,11 @@ def test_a_release_has_the_ordinal_that_java_gives_it(release, ordinal):
     assert ordinal == 213 + 20 * (10 * (major - 4) + minor) + 2 * patch
 
 
-def test_the_oldest_version_that_is_compared_with_is_3_0_11():
-    assert codes.VERSION_3_0_11 == 37
-
-
-@pytest.mark.parametrize(
-    ("number", "name"),
-    [(0, "JAVA"), (1, "CPP"), (2, "DOTNET"), (3, "PYTHON"), (9, "GO"), (11, "OMS"), (12, "RUST"), (13, "NODE_JS")],
-)
-def test_a_language_has_the_number_that_java_gives_it(number, name):
-    assert LANGUAGES[number] == name
-
-
-def test_no_language_has_a_number_above_13():
-    assert len(LANGUAGES) == 14
-    assert len(set(LANGUAGES)) == 14
-
-
-def test_a_header_is_json_or_binary():
+def test_languages_and_forms_of_headers_have_the_numbers_that_java_gives_them():
+    assert (
+        *("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO"),
+        *("PHP", "OMS", "RUST", "NODE_JS"),
+    ) == LANGUAGES
     assert [(kind.name, kind.value) for kind in SerializeType] == [("JSON", 0), ("ROCKETMQ", 1)]
 
 
@@ -70,3 +58,23 @@ def test_requests_that_only_brokers_answer_are_none_of_a_server_here():
 
 def test_every_answer_of_a_controller_has_its_number():
     assert [code.value for code in ResponseCode if code >= 2000] == list(range(2000, 2015))
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        (213, "V4_0_0"),
+        (317, "V4_5_2"),
+        (401, "V4_9_4"),
+        (413, "V5_0_0"),
+        (441, "V5_1_4"),
+        (512, "V5_5_0_SNAPSHOT"),
+        (513, "V5_5_0"),
+        (611, "V5_9_9"),
+        (612, None),
+        (37, None),
+        (0, None),
+    ],
+)
+def test_number_of_a_release_has_its_name(version, name):
+    assert release_name(version) == name

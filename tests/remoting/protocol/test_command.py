@@ -40,11 +40,6 @@ def test_an_answer_has_the_opaque_of_its_request_and_our_language_and_version():
     )
 
 
-def test_an_answer_carries_what_the_command_gives_it():
-    answer = a_request().reply(ResponseCode.SYSTEM_BUSY, remark="later", ext_fields={"a": "b"}, body=b"x")
-    assert answer == RemotingCommand(2, 7, flag=1, remark="later", ext_fields={"a": "b"}, body=b"x")
-
-
 def test_a_refusal_is_answered_with_its_code_its_text_and_its_fields():
     assert a_request().refusal(NoSuchKey("No config item")) == RemotingCommand(
         22, 7, flag=1, remark="No config item", ext_fields={}
@@ -53,8 +48,3 @@ def test_a_refusal_is_answered_with_its_code_its_text_and_its_fields():
 
 def test_a_refusal_of_a_command_without_answer_header_has_no_fields():
     assert a_request().refusal(RequestRefused("broken")) == RemotingCommand(1, 7, flag=1, remark="broken")
-
-
-def test_a_command_is_never_changed():
-    with pytest.raises(AttributeError):
-        a_request().opaque = 8

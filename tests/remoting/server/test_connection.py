@@ -1,7 +1,6 @@
 """What one connection may do to the server: how much it may ask, how slowly it may read or write, and for how long."""
 
 import asyncio
-import struct
 
 import pytest
 from fakes.clock import FakeClock
@@ -62,23 +61,6 @@ async def test_a_peer_that_reads_slowly_stays():
             assert (await peer.answer()).opaque == at
             await asyncio.sleep(0.015)
         assert not site.observed.of("closed")
-
-
-async def test_queued_request_waits_while_its_peer_does_not_read():
-    carried_out = []
-
-    def note(request, connection):
-        carried_out.append(request.code)
-        return request.reply(body=BIG * 50)
-
-    async with serving(note, **SMALL_BUFFERS) as site:
-        peer = await site.connect_with_little_room()
-        peer.writer.write(a_request(REGISTER) + a_request(ROUTE))
-        await until(lambda: carried_out)
-        await asyncio.sleep(0.05)
-        assert carried_out == [ROUTE]
-        await peer.answers(2)
-        assert carried_out == [ROUTE, REGISTER]
 
 
 @pytest.mark.parametrize("limit", [{"queued_requests_max": 12}, {"queued_bytes_max": 1200}])
@@ -499,17 +481,6 @@ async def test_requests_of_one_connection_are_processed_one_after_another():
     assert most == 1
 
 
-async def test_awaited_answer_that_fails_becomes_an_error_response():
-    async def fail(request):
-        raise OSError("disk full")
-
-    async with serving(lambda request, _: fail(request)) as site:
-        (answer,) = await site.answers_to(a_request(REGISTER, 3))
-        assert answer.code == 1
-        assert "disk" not in answer.remark
-        assert site.observed.of("fault")[0][0] == 3
-
-
 async def test_sockets_are_read_between_runs_of_the_request_queue():
     loop = asyncio.get_running_loop()
 
@@ -554,10 +525,3 @@ async def test_bytes_are_counted_both_ways():
         await peer.send(E1)
         frame = await peer.frame()
         assert (site.statistics.received_bytes, site.statistics.sent_bytes) == (len(E1), len(frame))
-
-
-async def test_a_large_frame_comes_through_in_chunks():
-    async with serving(lambda request, _: request.reply(body=request.body[-10:])) as site:
-        body = struct.pack(">I", 7) * 1_000_000
-        (answer,) = await site.answers_to(a_request(REGISTER, body=body))
-        assert answer.body == body[-10:]

@@ -10,15 +10,12 @@ from typing import ClassVar
 
 import pytest
 from fakes.background import background_tasks
-from fakes.clock import FakeClock
 from listening import (
     E1,
     E2,
     E2_BODY,
     E4,
     E5,
-    E6,
-    E9,
     E11,
     E11_ANSWER,
     E13_START,
@@ -38,7 +35,7 @@ from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
 from remoting.protocol.frame import decode, encode
-from remoting.server.limits import BodyLimits, ServerLimits, ServerOptions
+from remoting.server.limits import BodyLimits, ServerOptions
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.server import BindError, RemotingServer
@@ -93,12 +90,6 @@ async def test_responses_have_the_configured_header_whatever_the_request_used():
         await peer.send(a_request(opaque=1, ext_fields={"topic": "t"}))
         assert await peer.frame() == E5
         assert site.observed.of("request") == [], "that a topic does not exist is an ordinary answer"
-
-
-async def test_a_header_with_a_newline_as_the_cpp_client_sends_it_is_served():
-    async with serving() as site:
-        answer = (await site.answers_to(E6))[0]
-    assert (answer.code, answer.opaque, answer.body) == (0, 4, b"4")
 
 
 async def test_an_unsupported_code_is_answered_as_the_java_server_answers():
@@ -200,19 +191,6 @@ async def test_oneway_request_is_processed_and_never_answered(code):
         answers = await site.answers_to(oneway + a_request(code, 5))
     assert carried_out == [1, 2, 3, 4, 5]
     assert [answer.opaque for answer in answers] == [5]
-
-
-async def test_the_oneway_heartbeat_of_a_broker_reaches_its_handler():
-    seen = []
-
-    def note(request, connection):
-        seen.append((request.code, request.ext_fields["brokerName"]))
-        return request.reply()
-
-    async with serving(note) as site:
-        await (await site.connect()).send(E9)
-        await until(lambda: seen)
-    assert seen == [(904, "broker-a")]
 
 
 async def test_unsolicited_responses_are_dropped():
@@ -409,11 +387,6 @@ async def test_the_first_reason_to_close_a_connection_counts():
         assert site.observed.of("closed")[0][1] is CloseReason.IDLE
 
 
-def as_client(request, connection):
-    connection.kind = ConnectionKind.CLIENT
-    return success(request, connection)
-
-
 async def test_among_registered_brokers_only_one_of_the_largest_host_is_evicted():
     async with serving(connections_max=4, kept=range(100)) as site:
         served = [await site.connect() for _ in range(4)]
@@ -459,43 +432,6 @@ async def test_idle_unknown_connections_are_evicted_for_a_broker_the_oldest_firs
             await site.connect()
         assert (await broker.request(E1)).code == 0
         assert site.statistics.rejected[Rejection.CONNECTIONS] == 0
-
-
-async def test_candidate_for_eviction_that_registered_as_a_broker_stays():
-    kept = set()
-    async with serving(connections_max=3, kept=kept) as site:
-        first, second, _ = peers = [await site.connect() for _ in range(3)]
-        for peer in peers:
-            assert (await peer.request(E1)).code == 0
-        await site.connect()
-        assert await first.until_closed() == b""
-        kept.add(2)
-        await site.connect()
-        await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 2)
-        assert (await second.request(E1)).code == 0
-
-
-async def test_endless_newcomers_evict_few_clients():
-    async with serving(as_client, connections_max=16) as site:
-        clients = [await site.connect() for _ in range(16)]
-        for peer in clients:
-            assert (await peer.request(E1)).code == 0
-        for _ in range(100):
-            await site.connect()
-        await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 100)
-        # An eighth, and as many that were chosen with them.
-        for peer in clients[4:]:
-            assert (await peer.request(E1)).code == 0
-
-
-async def test_busy_clients_are_evicted_too():
-    async with serving(as_client, connections_max=2) as site:
-        clients = [await site.connect(), await site.connect()]
-        for peer in clients:
-            assert (await peer.request(E1)).code == 0
-        welcome = await site.connect()
-        assert (await welcome.request(E1)).code == 0
-        assert await clients[0].until_closed() == b""
 
 
 async def test_requests_before_a_half_close_are_answered():
@@ -750,21 +686,3 @@ async def test_close_aborts_a_peer_that_does_not_read():
         await until(lambda: site.statistics.sent_bytes > 1_000_000)
         await site.server.close()
         assert not site.server.connections
-
-
-async def test_clock_that_jumps_closes_no_connection():
-    clock = FakeClock()
-    async with serving(clock=clock, idle_seconds=0.2) as site:
-        peer = await site.connect()
-        await peer.request(E1)
-        # The process was stopped, and goes on: peers had no chance to be heard.
-        clock.pass_ms(150_000)
-        before = site.server.awake_ms
-        await until(lambda: site.server.awake_ms > before)
-        assert (await peer.request(E1)).code == 0
-
-
-def test_limits_are_those_of_java_where_java_has_them():
-    limits = ServerLimits()
-    assert (limits.frame_bytes_max, limits.backlog, limits.idle_seconds) == (16_777_216, 1024, 120)
-    assert limits.queued_requests_max == 10_000

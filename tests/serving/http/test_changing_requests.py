@@ -4,25 +4,19 @@ import asyncio
 import contextlib
 import json
 import re
-import socket
 
-import aiohttp
 import msgspec
 import pytest
 from fakes.admin_token import ADMIN_TOKEN
-from fakes.clock import FakeClock
-from fakes.lines import Lines
+from fakes.http_site import HttpSite
 from other_server import OTHER
 from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
 from serving.http import openapi, request_bodies
-from serving.http.admin_access import FAILURES_MAX, AdminToken, HttpTokens
+from serving.http.admin_access import FAILURES_MAX
 from serving.http.endpoints import BODY_BYTES_MAX, Endpoint, Parameter
 from serving.http.paths import delete, endpoints_of, get, post, put
-from serving.http.server import make_app, start_http
 from serving.http.views import NotFound, StateConflict, UnprocessableBody, ViewRequest
-from serving.logging.logs import Logs, json_line
-from serving.metrics.server_counters import ServerCounters
 
 
 class Counts(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -84,32 +78,16 @@ TABLE = endpoints_of(Topics())
 ORDERS = {"topic": "Orders", "counts": {"readQueues": 8, "writeQueues": 4}}
 
 
-class ChangingServer:
-    """An HTTP server with a table of endpoints, on a free port of loopback."""
+class ChangingServer(HttpSite):
+    """It requests with the token, unless it is told otherwise."""
 
     def __init__(self, token=ADMIN_TOKEN, table=None):
-        self.views, self.counters, self.lines = Topics(), ServerCounters(), Lines()
-        self.clock = FakeClock()
-        self.logs = Logs(self.lines, json_line(), self.clock, {})
-        self.token = AdminToken(token)
-        self.app = make_app(OTHER, table or endpoints_of(self.views), self.counters, self.logs, HttpTokens(self.token))
+        super().__init__(OTHER, Topics(), token=token)
+        self.table = table
+        (self.topics,) = self.views
 
-    async def __aenter__(self):
-        self.server = await start_http(self.app, socket.create_server(("127.0.0.1", 0)))
-        self.session = aiohttp.ClientSession(f"http://127.0.0.1:{self.server.port}")
-        return self
-
-    async def __aexit__(self, *_):
-        await self.session.close()
-        await self.server.stop()
-        self.logs.close(1)
-
-    async def request(self, method, path, *, token=ADMIN_TOKEN, headers=None, **kwargs):
-        """Return status, headers and decoded body; shows the token, unless it is None."""
-        headers = {**({} if token is None else {"Authorization": f"Bearer {token}"}), **(headers or {})}
-        async with self.session.request(method, path, headers=headers, **kwargs) as response:
-            text = await response.text()
-            return response.status, response.headers, json.loads(text) if text else None
+    async def request(self, method, path, *, token=ADMIN_TOKEN, **kwargs):
+        return await super().request(method, path, token=token, **kwargs)
 
     async def sentence(self, method, path, **kwargs):
         """Return status and sentence of a refusal."""
@@ -199,7 +177,7 @@ async def test_request_without_the_token_changes_nothing(server, authorization):
     assert (status, answered["WWW-Authenticate"], body["error"]["code"]) == (401, "Bearer", "unauthorized")
     assert "httpAdminTokenFile" in body["error"]["message"]
     assert ADMIN_TOKEN not in body["error"]["message"]
-    assert server.views.read_queues == {}
+    assert server.topics.read_queues == {}
 
 
 async def test_two_tokens_are_none(server):
@@ -220,7 +198,7 @@ async def test_without_a_token_of_its_own_a_server_changes_nothing_and_names_the
             status, headers, body = await server.request("POST", "/topics", token=token, json=ORDERS)
             assert (status, body["error"]["code"], "WWW-Authenticate" in headers) == (403, "forbidden", False)
             assert "set httpAdminTokenFile" in body["error"]["message"]
-        assert server.views.read_queues == {}
+        assert server.topics.read_queues == {}
         assert (await server.request("GET", "/topics/Orders", token=None))[0] == 404
 
 
@@ -328,7 +306,7 @@ async def test_body_that_is_no_json_is_refused(server, body):
     status, sentence = await server.sentence("POST", "/topics", headers=headers, data=body)
     assert status in (400, 422)
     assert sentence.endswith(".")
-    assert server.views.read_queues == {}
+    assert server.topics.read_queues == {}
 
 
 async def test_name_of_an_unknown_field_is_shortened(server):
@@ -381,7 +359,7 @@ async def test_body_beyond_the_limit_is_refused(server, wrap):
 
 async def test_endpoint_may_have_a_limit_of_its_own(server):
     body = {"readQueues": 1, "writeQueues": 1}
-    server.views.read_queues["Orders"] = 8
+    server.topics.read_queues["Orders"] = 8
     headers = {"Content-Type": "application/json"}
     status, sentence = await server.sentence("PUT", "/topics/Orders", headers=headers, data=json.dumps(body).ljust(101))
     assert (status, sentence) == (413, "The body is longer than 100 bytes.")
@@ -401,7 +379,7 @@ async def test_body_that_does_not_come_is_refused_after_a_while(server, monkeypa
 
 
 async def test_endpoint_without_a_body_refuses_one(server):
-    server.views.read_queues["Orders"] = 8
+    server.topics.read_queues["Orders"] = 8
     assert await server.sentence("DELETE", "/topics/Orders", json={}) == (400, "DELETE /topics/{topic} takes no body.")
 
 

@@ -11,7 +11,6 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 
 from namesrv.observability.log_events import BROKER_EXPIRED, KV_CHANGED
-from serving.logging.events import Level
 from serving.logging.logs import TEXT_CHARS_MAX, Logs, console_line, json_line, open_logs
 from serving.logging.server_events import CONNECTION_OPENED, FRAME_REJECTED, REQUEST_FAILED, SERVER_READY
 
@@ -81,17 +80,6 @@ def test_written_lines_are_counted_by_level(logs):
     logs.write(BROKER_EXPIRED, broker="broker-a")
     logs.write(CONNECTION_OPENED, peer="10.0.0.1:5")
     assert logs.written == {"debug": 0, "info": 0, "warning": 1, "error": 0}
-
-
-def test_a_flapping_broker_is_limited_and_the_next_line_counts_how_often(logs, lines, clock):
-    for _ in range(10):
-        logs.write(BROKER_EXPIRED, broker="broker-a", broker_id=0)
-    logs.write(BROKER_EXPIRED, broker="broker-a", broker_id=1)
-    assert len(lines) == 6
-    assert logs.suppressed == {"broker_expired": 5}
-    clock.pass_ms(10_000)
-    logs.write(BROKER_EXPIRED, broker="broker-a", broker_id=0)
-    assert lines.decoded()[-1]["suppressed"] == 5
 
 
 def test_a_peer_that_reconnects_for_every_bad_frame_is_limited(logs, lines):
@@ -234,7 +222,3 @@ def test_a_line_on_standard_output_is_there_after_the_end():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
     assert msgspec.json.decode(done.stdout)["broker"] == "broker-a"
-
-
-def test_levels_are_those_of_the_standard_library():
-    assert [logging.getLevelName(level) for level in Level] == ["DEBUG", "INFO", "WARNING", "ERROR"]
