@@ -209,13 +209,6 @@ def elsewhere(spark):
 
 MORE_PARTITIONS = {"spark.sql.shuffle.partitions": "5"}
 
-#: As they are where nothing is set: plans are compiled, and altered while they run.
-USUAL = {
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.adaptive.enabled": "true",
-}
-
 
 @pytest.fixture(scope="module")
 def changed(request, spark, rows, plain):
@@ -228,30 +221,9 @@ def changed(request, spark, rows, plain):
 
 
 def test_shuffled_rows_read_by_another_session_give_the_same_results(plain, changed, job):
-    """Shuffled, split and repeated rows, other partitions, other time zones: all of it at once.
-
-    What of it makes a difference is told by the tests below.
-    """
+    """Shuffled, split and repeated rows, other partitions, other time zones: all of it at once."""
     assert plain(job) or job.id in SILENT
     assert_same(changed(job), plain(job))
-
-
-def test_rows_may_be_shuffled_split_and_repeated_and_partitions_be_others(spark, rows, plain, job):
-    changed = {name: mixed(spark, name, rows[name]) for name in job.inputs}
-    with settings(spark, MORE_PARTITIONS):
-        assert_same(published(job, [job.parts(changed, SPAN)]), plain(job))
-
-
-def test_the_time_zone_of_session_and_machine_does_not_matter(spark, inputs, plain, job):
-    expected = plain(job)
-    with elsewhere(spark):
-        assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
-
-
-def test_how_spark_plans_and_compiles_does_not_matter(spark, inputs, plain, job):
-    expected = plain(job)
-    with settings(spark, USUAL):
-        assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
 
 
 def test_parts_of_two_days_give_what_parts_of_the_whole_give(spark, rows, plain, job):
