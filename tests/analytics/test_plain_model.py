@@ -123,6 +123,7 @@ def test_analysis_of_the_stories_agrees_with_the_plain_model(spark, job_id):
     assert unlike(spark, job_id, {name: story_of(name) for name in names}) == {}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("job_id", JOBS)
 def test_analysis_of_random_histories_agrees_with_the_plain_model(spark, job_id):
     assert unlike(spark, job_id, {seed: play(job_id, seed) for seed in SEEDS}) == {}
