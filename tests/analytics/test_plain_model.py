@@ -5,6 +5,7 @@
 
 import os
 from datetime import datetime
+from random import Random
 
 import pytest
 from hand_tables import published
@@ -54,8 +55,9 @@ def configured(job_id, plans):
 
 
 def answers(spark, job, rows, window):
-    """What an analysis publishes of parts made of both halves of a window, with times as the model has them."""
-    inputs = {family: frame(spark, family, rows[family]) for family in job.inputs}
+    """What an analysis publishes of rows in no order and of parts of both halves of a window; times as in the model."""
+    shuffled = {family: Random(family).sample(rows[family], len(rows[family])) for family in job.inputs}
+    inputs = {family: frame(spark, family, held) for family, held in shuffled.items()}
     start, end = window
     unit = DAY_US if end - start > DAY_US else HOUR_US
     middle = (start + end) // 2 // unit * unit
