@@ -202,7 +202,6 @@ _BUILD: Final[Mapping[Kind, Callable[[Panel], dashboard.Panel]]] = {
 
 
 def _common(shown: Shown, panel: Panel) -> Shown:
-    """Set what panels of every kind have."""
     shown = (
         shown.title(panel.title)
         .description(panel.description)

@@ -3,8 +3,9 @@
 No Grafana here: `grafana.py` turns these into its JSON. So a board reads as what it asks, and tests read it too.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
 #: Grafana's grid is this wide.
@@ -65,15 +66,16 @@ class TableColumn:
     words: tuple[Word, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Panel:
-    """One question and the numbers that answer it."""
+    """One question and the numbers that answer it; `stat`, `lines` and so on make one of that kind."""
 
     kind: Kind
     title: str
     #: What it shows, and when to worry. Of a note: all of its text.
     description: str
     queries: tuple[Query, ...] = ()
+    _: KW_ONLY
     #: One of Grafana's units.
     unit: str = "short"
     limits: Limits = NO_LIMIT
@@ -84,6 +86,13 @@ class Panel:
     stacked: bool = False
     width: int = 8
     height: int = 8
+
+
+stat = partial(Panel, Kind.STAT)
+lines = partial(Panel, Kind.LINES)
+states = partial(Panel, Kind.STATES)
+table = partial(Panel, Kind.TABLE)
+heatmap = partial(Panel, Kind.HEATMAP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,6 @@ class RowsLost(OSError):
 
 
 class _Growing:
-    """A file that is being written."""
-
     def __init__(self, path: Path, opened_us: int) -> None:
         self.path = path
         self.opened_us = opened_us
@@ -327,7 +325,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _decompressed(data: bytes) -> bytes:
-    """Return what can be decompressed of a file."""
     decompressor = zlib.decompressobj(wbits=_GZIP_BITS)
     pieces: list[bytes] = []
     pieces_in = (data[first : first + _READ_AT_ONCE] for first in range(0, len(data), _READ_AT_ONCE))

@@ -71,8 +71,6 @@ class RecorderIdentity(NamedTuple):
 
 
 class _Lines(NamedTuple):
-    """Rows of one family as they are written."""
-
     family: str
     text: bytes
     rows: int

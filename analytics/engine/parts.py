@@ -136,7 +136,6 @@ def _load(storage: Storage, job_id: str) -> dict[str, DayParts]:
 
 
 def _save(storage: Storage, job_id: str, kept: Mapping[str, DayParts]) -> None:
-    """Make these the parts that count."""
     storage.write(_manifest(job_id), msgspec.json.encode(dict(sorted(kept.items()))))
 
 

@@ -54,5 +54,4 @@ def load_jobs(ids: Iterable[str] = MODULES) -> "tuple[Job, ...]":
 
 
 def _module(job_id: str) -> str:
-    """Return the name of the file: `a01_availability`."""
     return f"a{int(job_id[1:]):02}_{MODULES[job_id]}"

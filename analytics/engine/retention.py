@@ -98,7 +98,6 @@ def _delete_landing(places: Places, family: RowFamily, days: Days, now_us: int) 
 
 
 def _delete_rows(places: Places, family: RowFamily, days: Days, now_us: int) -> Iterator[str]:
-    """Delete the rows of old days; yields each day when they are deleted."""
     for date, day in days.items():
         if _is_older(date, CURATED_KEPT_US, now_us) and not day.deleted:
             # First the manifest: who reads it must not look for files that are gone.

@@ -94,8 +94,6 @@ def run_job(stored: Stored, job: Job, run: Run) -> LatestRun:
 
 
 class _Gathered(NamedTuple):
-    """Parts of a window."""
-
     parts: DataFrame
     input_rows: int
     days: int

@@ -267,8 +267,6 @@ def _counted(lines: DataFrame, family: RowFamily) -> tuple[dict[str, Any], _Corr
 
 
 class _Read(NamedTuple):
-    """What reading one hour brought."""
-
     paths: list[str]
     rows: int
     digest: int

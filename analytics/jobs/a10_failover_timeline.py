@@ -19,11 +19,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.shared.failover_addresses import given_at_elections, led
 from analytics.shared.failovers import (
     CONTROLLER_EVENTS,
     SEEN_WITHIN_US,
+    given_at_elections,
     keyed,
+    led,
     near_elections,
     soon_after,
     timelines,
@@ -325,7 +326,6 @@ def _ms(column: str) -> Expression:
 
 
 def _missing() -> Expression:
-    """Return the moments that nobody recorded."""
     expected = {"last_heartbeat": ~F.col("planned"), "detected": ~F.col("planned")}
     unseen = [F.when(F.col(moment).isNull() & expected.get(moment, F.lit(True)), moment) for moment in _OF_EACH]
     on_some = F.transform("not_visible_on", lambda name: F.concat(F.lit("visible on "), name))
@@ -334,7 +334,6 @@ def _missing() -> Expression:
 
 
 def _phases(failovers: DataFrame) -> DataFrame:
-    """Return what each phase takes, by cluster."""
     phases = F.explode(
         F.array(*(F.struct(F.lit(name).alias("phase"), F.col(f"{name}_s").alias("s")) for name in PHASES))
     )

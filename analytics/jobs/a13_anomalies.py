@@ -178,7 +178,6 @@ def _slots(hours: DataFrame) -> DataFrame:
 
 
 def _hour() -> Expression:
-    """Return the hour of the week of a row of parts."""
     return F.pmod(F.floor(F.col("hour_us") / HOUR_US), F.lit(7 * 24)).alias("hour")
 
 
@@ -212,7 +211,6 @@ def _usual_deviation(metric: str) -> Expression:
 
 
 def _middle(ordered: str) -> Expression:
-    """Return the median of values in order."""
     size = F.size(ordered)
     return (F.get(ordered, F.floor((size - 1) / 2).cast("int")) + F.get(ordered, F.floor(size / 2).cast("int"))) / 2
 

@@ -113,7 +113,6 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
 
 
 def _events(rows: DataFrame) -> DataFrame:
-    """Return one row for each event and cluster."""
     each_set = F.arrays_zip("set_clusters", "set_writes", "set_targets")
     mine = F.filter(F.col("each_set"), lambda each: each["set_clusters"].eqNullSafe(F.col("cluster")))
     by_cluster = rows.withColumn("each_set", each_set).withColumn(

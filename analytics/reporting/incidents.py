@@ -229,7 +229,6 @@ def correlated_failures(result: JobResult) -> Section:
 
 
 def _pair(row: Row) -> tuple[str, str]:
-    """Return both of its brokers; they may be of two clusters."""
     return in_cluster(row, str(row["broker_a"])), in_cluster(row, str(row["broker_b"]), "cluster_b")
 
 

@@ -117,7 +117,6 @@ def _is_member() -> SparkColumn:
 
 
 def _members() -> SparkColumn:
-    """Return the members of the set, null where the row has none."""
     none = F.array().cast("array<string>")
     members = F.arrays_zip(
         F.col("set_ids").alias("id"),

@@ -42,7 +42,6 @@ def times_down(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def _sums() -> list[SparkColumn]:
-    """Return what each run reports."""
     return [
         F.min("start_us").alias("start_us"),
         F.max("end_us").alias("end_us"),

@@ -37,7 +37,6 @@ class Failures:
     """What has failed so far of things that are done one after the other, each whatever became of those before it."""
 
     def __init__(self, show: Progress) -> None:
-        """Take what reports a failure at once."""
         self._show = show
         self._why: dict[str, str] = {}
 

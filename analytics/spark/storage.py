@@ -107,7 +107,6 @@ class LocalStorage:
     """A folder of this machine, or one that is mounted."""
 
     def __init__(self, root: Path, show: Progress = to_stderr) -> None:
-        """Take the folder, and what reports waiting for a lock."""
         self._root = root.absolute()
         self._show = show
         # Waiting for a thread of the same process is not reported: families of a stream are stored in turn.

@@ -3,7 +3,19 @@
 from typing import Final
 
 from dashboards.boards.shared import BROKER, CLUSTER, PLANE
-from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, better_above, good_from, worse_above
+from dashboards.panels import (
+    Board,
+    Link,
+    Query,
+    Row,
+    TableColumn,
+    better_above,
+    good_from,
+    lines,
+    stat,
+    table,
+    worse_above,
+)
 from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_PLANE
 
 _HOUR_S: Final = 3600
@@ -25,42 +37,37 @@ def _of_sets(result: str) -> str:
 _FRESH: Final = Row(
     "Are the analyses up to date?",
     (
-        Panel(
-            kind=Kind.STAT,
-            title="Age of the last result",
-            description="Of each analysis. Older than 26 hours: a run failed or did not begin.",
-            unit="s",
-            limits=worse_above(*_STALE_S),
-            queries=(
+        stat(
+            "Age of the last result",
+            "Of each analysis. Older than 26 hours: a run failed or did not begin.",
+            (
                 Query(
                     f"time() - max by ({_ANALYSIS}) (rocketmq_analytics_last_success_timestamp_seconds{{{BY_PLANE}}})",
                     f"{{{{{_ANALYSIS}}}}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(*_STALE_S),
             width=12,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Duration of the last run",
-            description="By analysis. It grows with brokers times days.",
-            unit="s",
-            limits=worse_above(600, 3600),
-            queries=(
+        lines(
+            "Duration of the last run",
+            "By analysis. It grows with brokers times days.",
+            (
                 Query(
                     f"max by ({_ANALYSIS}) (rocketmq_analytics_run_duration_seconds{{{BY_PLANE}}})",
                     f"{{{{{_ANALYSIS}}}}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(600, 3600),
             width=6,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Rows read",
-            description="By the last run of each analysis. A fall to nothing: recording or ingest stopped.",
+        lines(
+            "Rows read",
+            "By the last run of each analysis. A fall to nothing: recording or ingest stopped.",
+            (Query(f"max by ({_ANALYSIS}) (rocketmq_analytics_input_rows{{{BY_PLANE}}})", f"{{{{{_ANALYSIS}}}}}"),),
             limits=good_from(1),
-            queries=(
-                Query(f"max by ({_ANALYSIS}) (rocketmq_analytics_input_rows{{{BY_PLANE}}})", f"{{{{{_ANALYSIS}}}}}"),
-            ),
             width=6,
         ),
     ),
@@ -69,12 +76,11 @@ _FRESH: Final = Row(
 _BROKERS: Final = Row(
     "Brokers",
     (
-        Panel(
-            kind=Kind.TABLE,
-            title="Availability",
-            description="Share of the observed time that each set was up for a majority of NameServers (A1), lowest "
+        table(
+            "Availability",
+            "Share of the observed time that each set was up for a majority of NameServers (A1), lowest "
             "first, with its score of flapping (A3) and the share of heartbeats that did not come (A2).",
-            queries=tuple(
+            tuple(
                 Query(_of_sets(name))
                 for name in ("broker_availability_ratio", "flapping_score", "missed_heartbeat_ratio")
             ),
@@ -88,12 +94,11 @@ _BROKERS: Final = Row(
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=12,
         ),
-        Panel(
-            kind=Kind.TABLE,
-            title="Heartbeat timeouts",
-            description="What is in force, and what the history recommends (A5): as short as false alarms allow. Where "
+        table(
+            "Heartbeat timeouts",
+            "What is in force, and what the history recommends (A5): as short as false alarms allow. Where "
             "they differ much, change brokerHeartbeatTimeout of that broker.",
-            queries=(
+            (
                 Query(f"max by (cluster, broker) (rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{BY_BROKER}}})"),
                 Query(_of_sets("recommended_timeout_seconds")),
             ),
@@ -106,22 +111,20 @@ _BROKERS: Final = Row(
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=12,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Flapping",
-            description="The sets with the highest scores (A3). Above 3 it flaps, until it is below 1.5 again.",
+        lines(
+            "Flapping",
+            "The sets with the highest scores (A3). Above 3 it flaps, until it is below 1.5 again.",
+            (Query(f"topk({_TOP}, {_of_sets('flapping_score')})", "{{cluster}} {{broker}}"),),
             limits=worse_above(*_FLAPPING),
-            queries=(Query(f"topk({_TOP}, {_of_sets('flapping_score')})", "{{cluster}} {{broker}}"),),
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=12,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Missed heartbeats",
-            description="The sets that missed the largest share (A2): network, garbage collection or overload.",
+        lines(
+            "Missed heartbeats",
+            "The sets that missed the largest share (A2): network, garbage collection or overload.",
+            (Query(f"topk({_TOP}, {_of_sets('missed_heartbeat_ratio')})", "{{cluster}} {{broker}}"),),
             unit="percentunit",
             limits=worse_above(0.001, 0.01),
-            queries=(Query(f"topk({_TOP}, {_of_sets('missed_heartbeat_ratio')})", "{{cluster}} {{broker}}"),),
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=12,
         ),
@@ -131,47 +134,40 @@ _BROKERS: Final = Row(
 _WHOLE: Final = Row(
     "The whole",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="NameServers that disagreed",
-            description="Seconds of the last window in which two NameServers had different routes (A6), for each pair. "
+        lines(
+            "NameServers that disagreed",
+            "Seconds of the last window in which two NameServers had different routes (A6), for each pair. "
             "Minutes: brokers could not reach one of them.",
+            (Query(f"topk({_TOP}, rocketmq_analytics_divergence_seconds{{{BY_PLANE}}})"),),
             unit="s",
             limits=worse_above(60, 600),
-            queries=(Query(f"topk({_TOP}, rocketmq_analytics_divergence_seconds{{{BY_PLANE}}})"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Phases of failovers, p95",
-            description="Of the last window (A10), by cluster. address_total: from the last heartbeat of a master "
+        lines(
+            "Phases of failovers, p95",
+            "Of the last window (A10), by cluster. address_total: from the last heartbeat of a master "
             "until every role address of its set led to the next one; serve and lead are its last parts. total: until "
             "all NameServers showed the next one, for clients without a role address.",
-            unit="s",
-            limits=worse_above(5, 30),
-            queries=(
+            (
                 Query(
                     f"max by (cluster, phase) (rocketmq_analytics_failover_phase_seconds{{{BY_CLUSTER}}})",
                     "{{cluster}} {{phase}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(5, 30),
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Days left",
-            description="Until each resource reaches its limit, by its trend (A12). Nothing is shown for what does not "
-            "grow.",
+        stat(
+            "Days left",
+            "Until each resource reaches its limit, by its trend (A12). Nothing is shown for what does not grow.",
+            (Query(f"min by (resource) (rocketmq_analytics_capacity_days_left{{{BY_PLANE}}})", "{{resource}}"),),
             unit="d",
             limits=better_above(*_DAYS),
-            queries=(
-                Query(f"min by (resource) (rocketmq_analytics_capacity_days_left{{{BY_PLANE}}})", "{{resource}}"),
-            ),
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Proposed changes of queues",
-            description="By kind (A8, A9). The report has the topics and the plan.",
+        stat(
+            "Proposed changes of queues",
+            "By kind (A8, A9). The report has the topics and the plan.",
+            (Query(f"sum by (kind) (rocketmq_analytics_queue_recommendations{{{BY_PLANE}}})", "{{kind}}"),),
             limits=worse_above(1, 50),
-            queries=(Query(f"sum by (kind) (rocketmq_analytics_queue_recommendations{{{BY_PLANE}}})", "{{kind}}"),),
             links=(Link("Topics and queues", "rmq-topics"),),
         ),
     ),

@@ -3,7 +3,19 @@
 from typing import Final
 
 from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS, PLANE
-from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, good_from, worse_above
+from dashboards.panels import (
+    Board,
+    Link,
+    Query,
+    Row,
+    TableColumn,
+    good_from,
+    lines,
+    stat,
+    states,
+    table,
+    worse_above,
+)
 from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, BY_PLANE, age_at_scrape, increase, quantile, rate
 
 _BY_SERVER: Final = f'{BY_BROKER}, instance=~"$instance"'
@@ -21,39 +33,34 @@ _READY: Final = f"count(rocketmq_namesrv_ready{{{BY_PLANE}}} == 1)"
 _STATES: Final = Row(
     "Who lives",
     (
-        Panel(
-            kind=Kind.STATES,
-            title="Living brokers of each set, by the controller",
-            description="Share of the set's brokers that live. Red: none does.",
-            unit="percentunit",
-            limits=((None, "red"), (0.01, "orange"), (1.0, "green")),
-            queries=(
+        states(
+            "Living brokers of each set, by the controller",
+            "Share of the set's brokers that live. Red: none does.",
+            (
                 Query(
                     f"max by (cluster, broker) (rocketmq_controller_active_brokers{{{BY_BROKER}}})"
                     f" / max by (cluster, broker) (rocketmq_controller_replicas{{{BY_BROKER}}})",
                     "{{cluster}} {{broker}}",
                 ),
             ),
+            unit="percentunit",
+            limits=((None, "red"), (0.01, "orange"), (1.0, "green")),
             width=12,
         ),
-        Panel(
-            kind=Kind.STATES,
-            title="NameServers that know each broker",
-            description="Share of the ready NameServers that have it in their routes. Below 1 clients find it or not, "
+        states(
+            "NameServers that know each broker",
+            "Share of the ready NameServers that have it in their routes. Below 1 clients find it or not, "
             "depending on whom they ask. A broker that all have lost shows a gap.",
+            (Query(f"{_KNOWING} / on () group_left () {_READY}", "{{cluster}} {{broker}} {{broker_id}}"),),
             unit="percentunit",
             limits=((None, "orange"), (1.0, "green")),
-            queries=(Query(f"{_KNOWING} / on () group_left () {_READY}", "{{cluster}} {{broker}} {{broker_id}}"),),
             width=12,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Silence, as a share of what is allowed",
-            description="Time since the last sign of life, by the timeout in force, at the NameServer where it is "
+        lines(
+            "Silence, as a share of what is allowed",
+            "Time since the last sign of life, by the timeout in force, at the NameServer where it is "
             "the longest. At 1 the broker leaves the routes. A saw that never reaches 0.5 is well.",
-            unit="percentunit",
-            limits=worse_above(*_AGE_SHARE),
-            queries=(
+            (
                 Query(
                     "max by (cluster, broker, broker_id) ("
                     f"({age_at_scrape('rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds', _BY_SERVER)})"
@@ -61,21 +68,22 @@ _STATES: Final = Row(
                     "{{cluster}} {{broker}} {{broker_id}}",
                 ),
             ),
+            unit="percentunit",
+            limits=worse_above(*_AGE_SHARE),
             width=12,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Silence at the controller",
-            description="Time since the last heartbeat; brokers send one each second. After 3 s a broker is asked.",
-            unit="s",
-            limits=worse_above(2, 3),
-            queries=(
+        lines(
+            "Silence at the controller",
+            "Time since the last heartbeat; brokers send one each second. After 3 s a broker is asked.",
+            (
                 Query(
                     "max by (cluster, broker, broker_id) "
                     f"({age_at_scrape('rocketmq_controller_broker_last_heartbeat_timestamp_seconds', BY_BROKER)})",
                     "{{cluster}} {{broker}} {{broker_id}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(2, 3),
             width=12,
         ),
     ),
@@ -84,13 +92,11 @@ _STATES: Final = Row(
 _HEARTBEATS: Final = Row(
     "Heartbeats",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Most late beats",
-            description="Signs of life more than one and a half periods after the last, of the worst sets. One set: "
+        lines(
+            "Most late beats",
+            "Signs of life more than one and a half periods after the last, of the worst sets. One set: "
             "its host or its garbage collection. All of them: the network, or this NameServer.",
-            limits=worse_above(1, 5),
-            queries=(
+            (
                 Query(
                     f"topk({_TOP}, "
                     + increase("rocketmq_namesrv_heartbeats_late_total", _BY_SERVER, by="cluster, broker")
@@ -98,30 +104,27 @@ _HEARTBEATS: Final = Row(
                     "{{cluster}} {{broker}}",
                 ),
             ),
+            limits=worse_above(1, 5),
             links=(Link("Only this set", "rmq-brokers", "broker"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Signs of life",
-            description="By kind. Brokers register each 30 s; those with enableSlaveActingMaster also ask for the data "
+        lines(
+            "Signs of life",
+            "By kind. Brokers register each 30 s; those with enableSlaveActingMaster also ask for the data "
             "version each second.",
+            (Query(rate("rocketmq_namesrv_heartbeats_total", _SEEN, by="cluster, kind"), "{{cluster}} {{kind}}"),),
             unit="ops",
-            queries=(
-                Query(rate("rocketmq_namesrv_heartbeats_total", _SEEN, by="cluster, kind"), "{{cluster}} {{kind}}"),
-            ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Time between two beats",
-            description="p50 and p99 of each cluster.",
-            unit="s",
-            queries=tuple(
+        lines(
+            "Time between two beats",
+            "p50 and p99 of each cluster.",
+            tuple(
                 Query(
                     quantile(share, "rocketmq_namesrv_heartbeat_interval_seconds", _SEEN, by="cluster"),
                     f"{{{{cluster}}}} {name}",
                 )
                 for share, name in ((0.5, "p50"), (0.99, "p99"))
             ),
+            unit="s",
         ),
     ),
 )
@@ -129,58 +132,51 @@ _HEARTBEATS: Final = Row(
 _COMING: Final = Row(
     "Coming and going",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Registrations",
-            description="By effect. conflict: two processes use one brokerName and brokerId. first again and again: a "
+        lines(
+            "Registrations",
+            "By effect. conflict: two processes use one brokerName and brokerId. first again and again: a "
             "broker flaps.",
-            queries=(
+            (
                 Query(
                     increase("rocketmq_namesrv_registrations_total", _SEEN, by="cluster, result"),
                     "{{cluster}} {{result}}",
                 ),
             ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Removals",
-            description="Brokers that left, and why, on each NameServer.",
-            queries=(
+        lines(
+            "Removals",
+            "Brokers that left, and why, on each NameServer.",
+            (
                 Query(
                     increase("rocketmq_namesrv_unregistrations_total", _SEEN, by="instance, cluster, reason"),
                     "{{instance}} {{cluster}} {{reason}}",
                 ),
             ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="How long a loss went unnoticed",
-            description="From the last sign of life until the broker left the routes, p95 of the last hour. A closed "
+        lines(
+            "How long a loss went unnoticed",
+            "From the last sign of life until the broker left the routes, p95 of the last hour. A closed "
             "connection shows at once, silence after the timeout.",
-            unit="s",
-            limits=worse_above(130, 180),
-            queries=(
+            (
                 Query(
                     quantile(0.95, "rocketmq_namesrv_detection_delay_seconds", BY_INSTANCE, by="reason", window="1h"),
                     "{{reason}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(130, 180),
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Brokers that NameServers disagree on",
-            description="Brokers that some ready NameServers have and others lack. For seconds after a start or a loss "
+        stat(
+            "Brokers that NameServers disagree on",
+            "Brokers that some ready NameServers have and others lack. For seconds after a start or a loss "
             "that is usual; for minutes, a broker cannot reach one of them.",
+            (Query(f"count({_KNOWING} < on () group_left () {_READY}) or vector(0)"),),
             limits=worse_above(1, 2),
-            queries=(Query(f"count({_KNOWING} < on () group_left () {_READY}) or vector(0)"),),
         ),
-        Panel(
-            kind=Kind.TABLE,
-            title="Brokers",
-            description="What is registered at the NameServers chosen. Addresses are in the HTTP API, /v1/brokers.",
-            queries=(
-                Query(f"count by (cluster, broker, broker_id, version) (rocketmq_namesrv_broker_info{{{_BY_SERVER}}})"),
-            ),
+        table(
+            "Brokers",
+            "What is registered at the NameServers chosen. Addresses are in the HTTP API, /v1/brokers.",
+            (Query(f"count by (cluster, broker, broker_id, version) (rocketmq_namesrv_broker_info{{{_BY_SERVER}}})"),),
             columns=(
                 TableColumn("cluster", "Cluster"),
                 TableColumn("broker", "Broker set"),

@@ -3,7 +3,6 @@
 from typing import Final
 
 from dashboards.boards import history_row, server_rows
-from dashboards.boards.controller_rows import ENDPOINT_SLICES, PLANNED
 from dashboards.boards.shared import (
     CLUSTER,
     CONTROLLER,
@@ -14,7 +13,19 @@ from dashboards.boards.shared import (
     now_of_each,
     of_each,
 )
-from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, Word, bad_above, worse_above
+from dashboards.panels import (
+    Board,
+    Link,
+    Query,
+    Row,
+    TableColumn,
+    Word,
+    bad_above,
+    lines,
+    states,
+    table,
+    worse_above,
+)
 from dashboards.promql import BY_CLUSTER, BY_INSTANCE, BY_PLANE, increase, most_increase, quantile, rate
 
 _PREFIX: Final = "rocketmq_controller_"
@@ -30,30 +41,27 @@ _ROLES: Final = (
 _GROUP: Final = Row(
     "Who leads",
     (
-        Panel(
-            kind=Kind.STATES,
-            title="Role of each controller",
-            description="One leads and answers for the broker sets; the others follow. candidate for longer than "
+        states(
+            "Role of each controller",
+            "One leads and answers for the broker sets; the others follow. candidate for longer than "
             "seconds: the store does not answer, or no controller wins.",
+            (now_of_each(f"{_PREFIX}role"),),
             words=_ROLES,
-            queries=(now_of_each(f"{_PREFIX}role"),),
             width=12,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Changes of the leader",
-            description="As each controller saw them. A restart makes one.",
+        lines(
+            "Changes of the leader",
+            "As each controller saw them. A restart makes one.",
+            (grown_of_each(f"{_PREFIX}leader_changes_total"),),
             limits=worse_above(2, 5),
-            queries=(grown_of_each(f"{_PREFIX}leader_changes_total"),),
             width=6,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Suspensions of failure detection",
-            description="The process paused or the store was slow: no broker is declared failed for a round of "
+        lines(
+            "Suspensions of failure detection",
+            "The process paused or the store was slow: no broker is declared failed for a round of "
             "heartbeats. The process lacks CPU time, swaps, or its machine was paused.",
+            (grown_of_each(f"{_PREFIX}failure_detection_suspensions_total"),),
             limits=bad_above(1),
-            queries=(grown_of_each(f"{_PREFIX}failure_detection_suspensions_total"),),
             width=6,
         ),
     ),
@@ -62,38 +70,33 @@ _GROUP: Final = Row(
 _FAILING_OVER: Final = Row(
     "What failed over",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Elections",
-            description="By result. keep_current_master answers a broker that requests an election while its master "
+        lines(
+            "Elections",
+            "By result. keep_current_master answers a broker that requests an election while its master "
             "is alive. no_master_elected: see the table below.",
-            queries=(
+            (
                 Query(
                     increase(f"{_PREFIX}election_total", BY_CLUSTER, by="cluster, broker, election_result"),
                     "{{cluster}} {{broker}} {{election_result}}",
                 ),
             ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Failovers",
-            description="Elections after the loss of a master, by evidence and outcome.",
-            queries=(
+        lines(
+            "Failovers",
+            "Elections after the loss of a master, by evidence and outcome.",
+            (
                 Query(
                     increase(f"{_PREFIX}failovers_total", BY_CLUSTER, by="cluster, cause, outcome"),
                     "{{cluster}} {{cause}} {{outcome}}",
                 ),
             ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Phases of a failover, p95",
-            description="detect: silence until it was suspected; judge: until it was sure; fence: until no proxy "
+        lines(
+            "Phases of a failover, p95",
+            "detect: silence until it was suspected; judge: until it was sure; fence: until no proxy "
             "and no agent led clients to a silent master; commit: until the result "
             "was stored; notify: until the new master confirmed. The longest is the one to work on.",
-            unit="s",
-            stacked=True,
-            queries=(
+            (
                 Query(
                     quantile(
                         0.95,
@@ -105,14 +108,13 @@ _FAILING_OVER: Final = Row(
                     "{{phase}}",
                 ),
             ),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Whole failover",
-            description="p50 and p95 of the last hour, from the last sign of life to the new master's confirmation.",
             unit="s",
-            limits=worse_above(*_FAILOVER_S),
-            queries=tuple(
+            stacked=True,
+        ),
+        lines(
+            "Whole failover",
+            "p50 and p95 of the last hour, from the last sign of life to the new master's confirmation.",
+            tuple(
                 Query(
                     quantile(
                         share, f"{_PREFIX}failover_phase_duration_seconds", f'{BY_PLANE}, phase="total"', window="1h"
@@ -121,127 +123,116 @@ _FAILING_OVER: Final = Row(
                 )
                 for share, name in ((0.5, "p50"), (0.95, "p95"))
             ),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Duration of elections, p99",
-            description="From the request or the loss until the result was stored, by result.",
             unit="s",
-            limits=worse_above(*_SLOW_S),
-            queries=(
+            limits=worse_above(*_FAILOVER_S),
+        ),
+        lines(
+            "Duration of elections, p99",
+            "From the request or the loss until the result was stored, by result.",
+            (
                 Query(
                     quantile(0.99, f"{_PREFIX}election_duration_seconds", BY_INSTANCE, by="election_result"),
                     "{{election_result}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(*_SLOW_S),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Brokers failed",
-            description="By first evidence: a closed connection, or silence. Every controller judges for itself: "
+        lines(
+            "Brokers failed",
+            "By first evidence: a closed connection, or silence. Every controller judges for itself: "
             "this is the highest count of one controller.",
-            queries=(
+            (
                 Query(
                     most_increase(f"{_PREFIX}brokers_failed_total", BY_CLUSTER, by="cluster, reason"),
                     "{{cluster}} {{reason}}",
                 ),
             ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Probes of brokers",
-            description="By outcome. A suspect is probed before it is declared failed. no_answer for many: the "
+        lines(
+            "Probes of brokers",
+            "By outcome. A suspect is probed before it is declared failed. no_answer for many: the "
             "network between this controller and the brokers. not_asked: it lacks files or memory.",
+            (of_each(f"{_PREFIX}probes_total", "outcome"),),
             unit="ops",
-            queries=(of_each(f"{_PREFIX}probes_total", "outcome"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Suspect brokers",
-            description="Brokers being probed at this moment. More than a few: a rack or the network failed.",
+        lines(
+            "Suspect brokers",
+            "Brokers being probed at this moment. More than a few: a rack or the network failed.",
+            (now_of_each(f"{_PREFIX}suspect_brokers"),),
             limits=worse_above(3, 10),
-            queries=(now_of_each(f"{_PREFIX}suspect_brokers"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Sets with disputed epochs",
-            description="A broker claims a higher master epoch than the stored one without proof: see "
+        lines(
+            "Sets with disputed epochs",
+            "A broker claims a higher master epoch than the stored one without proof: see "
             "master_epoch_disputed in the log.",
+            (now_of_each(f"{_PREFIX}disputed_epochs"),),
             limits=worse_above(1, 1),
-            queries=(now_of_each(f"{_PREFIX}disputed_epochs"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Role notifications",
-            description="By result. failed: the broker learns its role by its own poll within 5 s.",
-            queries=(grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
+        lines(
+            "Role notifications",
+            "By result. failed: the broker learns its role by its own poll within 5 s.",
+            (grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Last gap of each set, seen by the probe",
-            description="How long the set acknowledged no message, from the last one before a failure to the first "
+        lines(
+            "Last gap of each set, seen by the probe",
+            "How long the set acknowledged no message, from the last one before a failure to the first "
             "one after it. 0 without roleProbeTopic, and until there is a gap.",
-            unit="s",
-            limits=worse_above(2.0, 5.0),
-            queries=(
+            (
                 Query(
                     f"max by (cluster, broker) ({_PREFIX}role_probe_last_gap_seconds{{{BY_CLUSTER}}})"
                     " or on () vector(0)",
                     "{{cluster}} {{broker}}",
                 ),
             ),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Gaps seen by the probe, p95",
-            description="Of all sets, in the last hour.",
             unit="s",
             limits=worse_above(2.0, 5.0),
-            queries=(
+        ),
+        lines(
+            "Gaps seen by the probe, p95",
+            "Of all sets, in the last hour.",
+            (
                 Query(
                     f"{quantile(0.95, f'{_PREFIX}role_probe_gap_seconds', BY_PLANE, window='1h')} or on () vector(0)",
                     "p95",
                 ),
             ),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Messages of the probe",
-            description="By result. no_master: the route has none, so nothing was sent.",
-            unit="ops",
-            queries=(of_each(f"{_PREFIX}role_probe_sends_total", "result"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Sets of the probe",
-            description="Sets that have its topic: probed, or left out because there are more than 200.",
-            queries=(now_of_each(f"{_PREFIX}role_probe_sets", "state"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Sets that onRoleChange has not taken",
-            description="Their last change of the master was not delivered to the program or URL. More than seconds: "
-            "/v1/role-callbacks on the leader says why.",
-            limits=bad_above(1),
-            queries=(now_of_each(f"{_PREFIX}role_callbacks_undelivered"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Calls of onRoleChange",
-            description="Each attempt, by result. failed and timeout are repeated after growing waits.",
-            queries=(grown_of_each(f"{_PREFIX}role_callbacks_total", "result"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Duration of calls of onRoleChange, p99",
-            description="onRoleChangeTimeoutMs ends them. No election waits for them.",
             unit="s",
-            queries=(
+            limits=worse_above(2.0, 5.0),
+        ),
+        lines(
+            "Messages of the probe",
+            "By result. no_master: the route has none, so nothing was sent.",
+            (of_each(f"{_PREFIX}role_probe_sends_total", "result"),),
+            unit="ops",
+        ),
+        lines(
+            "Sets of the probe",
+            "Sets that have its topic: probed, or left out because there are more than 200.",
+            (now_of_each(f"{_PREFIX}role_probe_sets", "state"),),
+        ),
+        lines(
+            "Sets that onRoleChange has not taken",
+            "Their last change of the master was not delivered to the program or URL. More than seconds: "
+            "/v1/role-callbacks on the leader says why.",
+            (now_of_each(f"{_PREFIX}role_callbacks_undelivered"),),
+            limits=bad_above(1),
+        ),
+        lines(
+            "Calls of onRoleChange",
+            "Each attempt, by result. failed and timeout are repeated after growing waits.",
+            (grown_of_each(f"{_PREFIX}role_callbacks_total", "result"),),
+        ),
+        lines(
+            "Duration of calls of onRoleChange, p99",
+            "onRoleChangeTimeoutMs ends them. No election waits for them.",
+            (
                 Query(
                     f"{quantile(0.99, f'{_PREFIX}role_callback_duration_seconds', BY_INSTANCE)} or on () vector(0)",
                     "p99",
                 ),
             ),
+            unit="s",
         ),
     ),
 )
@@ -249,21 +240,17 @@ _FAILING_OVER: Final = Row(
 _SETS: Final = Row(
     "Broker sets",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Sets by state",
-            description="healthy: a living master and every broker in sync. under_replicated: a broker failed or is "
+        lines(
+            "Sets by state",
+            "healthy: a living master and every broker in sync. under_replicated: a broker failed or is "
             "out of sync. no_master: the set takes no messages.",
-            queries=(
-                Query(f"sum by (cluster, state) ({_PREFIX}broker_sets{{{BY_CLUSTER}}})", "{{cluster}} {{state}}"),
-            ),
+            (Query(f"sum by (cluster, state) ({_PREFIX}broker_sets{{{BY_CLUSTER}}})", "{{cluster}} {{state}}"),),
             stacked=True,
         ),
-        Panel(
-            kind=Kind.TABLE,
-            title="Sets that lack a broker, or have one out of sync",
-            description="Their brokers, how many of them live and how many are in sync. Empty when all is well.",
-            queries=(
+        table(
+            "Sets that lack a broker, or have one out of sync",
+            "Their brokers, how many of them live and how many are in sync. Empty when all is well.",
+            (
                 Query(
                     f"max by (cluster, broker) ({_PREFIX}sync_state_set_size{{{BY_CLUSTER}}})"
                     f" < max by (cluster, broker) ({_PREFIX}replicas{{{BY_CLUSTER}}})"
@@ -280,11 +267,10 @@ _SETS: Final = Row(
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=6,
         ),
-        Panel(
-            kind=Kind.TABLE,
-            title="All sets",
-            description="Brokers of each set, how many live, how many are in sync, and the epoch of its master.",
-            queries=tuple(
+        table(
+            "All sets",
+            "Brokers of each set, how many live, how many are in sync, and the epoch of its master.",
+            tuple(
                 Query(f"max by (cluster, broker) ({_PREFIX}{name}{{{BY_CLUSTER}}})")
                 for name in ("replicas", "active_brokers", "sync_state_set_size", "master_epoch")
             ),
@@ -305,43 +291,96 @@ _SETS: Final = Row(
 _STORE: Final = Row(
     "The store",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Calls",
-            description="To etcd, or to the file, by operation. Heartbeats never reach the store.",
+        lines(
+            "Calls",
+            "To etcd, or to the file, by operation. Heartbeats never reach the store.",
+            (Query(rate(f"{_PREFIX}store_txn_total", BY_INSTANCE, by="operation"), "{{operation}}"),),
             unit="ops",
-            queries=(Query(rate(f"{_PREFIX}store_txn_total", BY_INSTANCE, by="operation"), "{{operation}}"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Calls that did not succeed",
-            description="moved: another write came first, and the change was decided anew; usual while a controller "
+        lines(
+            "Calls that did not succeed",
+            "moved: another write came first, and the change was decided anew; usual while a controller "
             "takes over. Anything else for longer than seconds: the store fails.",
-            unit="ops",
-            limits=bad_above(0.1),
-            queries=(
+            (
                 Query(
                     rate(f"{_PREFIX}store_txn_total", f'{BY_INSTANCE}, result!="ok"', by="instance, operation, result")
                     + " or on () vector(0)",
                     "{{instance}} {{operation}} {{result}}",
                 ),
             ),
+            unit="ops",
+            limits=bad_above(0.1),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Duration p99",
-            description="By operation. Beyond 1 s controllers suspend failure detection, beyond 1.9 s calls fail.",
-            unit="s",
-            limits=worse_above(0.25, 1.0),
-            queries=(
+        lines(
+            "Duration p99",
+            "By operation. Beyond 1 s controllers suspend failure detection, beyond 1.9 s calls fail.",
+            (
                 Query(
                     quantile(0.99, f"{_PREFIX}store_txn_duration_seconds", BY_INSTANCE, by="instance, operation"),
                     "{{instance}} {{operation}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(0.25, 1.0),
         ),
     ),
 )
+
+_PLANNED: Final = Row(
+    "Planned changes of the master",
+    (
+        lines(
+            "Switchovers",
+            "That have ended, by outcome. refused: not begun. rolled_back: the new master did not serve. "
+            "The reason is in the log, and at /v1/switchovers.",
+            (grown_of_each(f"{_PREFIX}switchovers_total", "outcome"),),
+        ),
+        lines(
+            "Longest hold of clients",
+            "The longest time for which a switchover held the clients of a set, since the start. Sends "
+            "time out after 3 s by default.",
+            (now_of_each(f"{_PREFIX}switchover_longest_hold_seconds"),),
+            unit="s",
+            limits=worse_above(1, 2.5),
+        ),
+        lines(
+            "Rolling restarts under way",
+            "Each waits for an operator, or for brokers that are to be in sync: /v1/broker-sets/NAME/rolling-restart.",
+            (now_of_each(f"{_PREFIX}rolling_restarts"),),
+        ),
+        lines(
+            "Rolling restarts ended",
+            "By outcome. failed: the switchover to another master did not succeed.",
+            (grown_of_each(f"{_PREFIX}rolling_restarts_ended_total", "outcome"),),
+        ),
+    ),
+)
+
+_ENDPOINT_SLICES: Final = Row(
+    "EndpointSlices",
+    (
+        lines(
+            "Sets with stale EndpointSlices",
+            "The addresses of their brokers are not published: HAProxy finds none that moved. 0 without "
+            "kubernetesSetsFile. Failovers go on.",
+            (now_of_each(f"{_PREFIX}endpoint_slices_stale"),),
+            limits=bad_above(1),
+        ),
+        lines(
+            "Brokers that are not published",
+            "They are in no EndpointSlice: a set whose master is one of them is out of reach. The log of "
+            "the leading controller has the reasons (brokers_not_published).",
+            (now_of_each(f"{_PREFIX}brokers_not_published"),),
+            limits=bad_above(1),
+        ),
+        lines(
+            "Comparisons of EndpointSlices",
+            "Of each set once a minute, and at each change of its brokers, by result.",
+            (grown_of_each(f"{_PREFIX}endpoint_slice_syncs_total", "result"),),
+        ),
+    ),
+)
+
 
 BOARD: Final = Board(
     uid="rmq-controller",
@@ -355,8 +394,8 @@ BOARD: Final = Board(
     rows=(
         _GROUP,
         _FAILING_OVER,
-        PLANNED,
-        ENDPOINT_SLICES,
+        _PLANNED,
+        _ENDPOINT_SLICES,
         _SETS,
         _STORE,
         server_rows.requests(_PREFIX, slow_s=_SLOW_S),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.boards.shared import grown_of_each, now_of_each, of_each, quantile_of_each
-from dashboards.panels import Kind, Panel, Query, Row, bad_above, good_from, worse_above
+from dashboards.panels import Panel, Query, Row, bad_above, good_from, lines, states, worse_above
 from dashboards.promql import WINDOW
 
 _HISTORY: Final = "rocketmq_history_"
@@ -17,36 +17,32 @@ def history() -> Row:
 def _events() -> tuple[Panel, ...]:
     dropped = now_of_each(f"{_HISTORY}events_dropped_total").expr
     return (
-        Panel(
-            kind=Kind.STATES,
-            title="Recording",
-            description="1 while events reach the disk. 0 where recording is off, and with a full or missing disk: "
+        states(
+            "Recording",
+            "1 while events reach the disk. 0 where recording is off, and with a full or missing disk: "
             "serving goes on, and the time counts as unobserved.",
+            (now_of_each(f"{_HISTORY}recording"),),
             limits=good_from(1),
-            queries=(now_of_each(f"{_HISTORY}recording"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Events recorded",
-            description="By family. Heartbeats are most of it.",
+        lines(
+            "Events recorded",
+            "By family. Heartbeats are most of it.",
+            (of_each(f"{_HISTORY}events_total", "family"),),
             unit="ops",
-            queries=(of_each(f"{_HISTORY}events_total", "family"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Events lost",
-            description="Because they came faster than they were written. Heartbeats go first; changes of state have "
+        lines(
+            "Events lost",
+            "Because they came faster than they were written. Heartbeats go first; changes of state have "
             "room of their own.",
+            (Query(f"rate({dropped}[{WINDOW}])"),),
             unit="ops",
             limits=bad_above(0.001),
-            queries=(Query(f"rate({dropped}[{WINDOW}])"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Events that wait",
-            description="Between the server and its writer, which takes them four times a second.",
+        lines(
+            "Events that wait",
+            "Between the server and its writer, which takes them four times a second.",
+            (now_of_each(f"{_HISTORY}queue_events"),),
             limits=worse_above(10_000, 50_000),
-            queries=(now_of_each(f"{_HISTORY}queue_events"),),
         ),
     )
 
@@ -54,36 +50,32 @@ def _events() -> tuple[Panel, ...]:
 def _segments() -> tuple[Panel, ...]:
     since = now_of_each(f"{_HISTORY}oldest_unsealed_timestamp_seconds").expr
     return (
-        Panel(
-            kind=Kind.LINES,
-            title="Duration of writes, p99",
-            description="A slow disk fills the queue.",
+        lines(
+            "Duration of writes, p99",
+            "A slow disk fills the queue.",
+            (quantile_of_each(0.99, f"{_HISTORY}write_duration_seconds"),),
             unit="s",
             limits=worse_above(0.5, 2),
-            queries=(quantile_of_each(0.99, f"{_HISTORY}write_duration_seconds"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Bytes written",
-            description="To the segments, before they are compacted.",
+        lines(
+            "Bytes written",
+            "To the segments, before they are compacted.",
+            (of_each(f"{_HISTORY}written_bytes_total"),),
             unit="binBps",
-            queries=(of_each(f"{_HISTORY}written_bytes_total"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Age of the oldest open segment",
-            description="Segments are sealed after five minutes or 64 MB. One that is much older is not being sealed, "
+        lines(
+            "Age of the oldest open segment",
+            "Segments are sealed after five minutes or 64 MB. One that is much older is not being sealed, "
             "and no analysis sees it.",
+            (Query(f"time() - ({since} > 0)", "{{instance}}"),),
             unit="s",
             limits=worse_above(600, 900),
-            queries=(Query(f"time() - ({since} > 0)", "{{instance}}"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Files deleted by the server",
-            description="Because they were very old, or all of them too large, whether anybody had read them or not. "
+        lines(
+            "Files deleted by the server",
+            "Because they were very old, or all of them too large, whether anybody had read them or not. "
             "Who ingests them deletes them long before: anything but 0 means that nobody does.",
+            (grown_of_each(f"{_HISTORY}deleted_files_total", "reason"),),
             limits=bad_above(1),
-            queries=(grown_of_each(f"{_HISTORY}deleted_files_total", "reason"),),
         ),
     )

@@ -7,7 +7,7 @@ to some names, so they differ from the documentation: `rocketmq_consumer_lag_lat
 from typing import Final
 
 from dashboards.boards.shared import PLANE
-from dashboards.panels import Board, Kind, Panel, Query, Row, Variable, worse_above
+from dashboards.panels import Board, Query, Row, Variable, lines, stat, worse_above
 from dashboards.promql import BY_CLUSTER, BY_PLANE, rate
 
 _CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_broker_permission", "cluster", within=BY_PLANE)
@@ -37,39 +37,36 @@ def _waiting(by: str, selector: str) -> str:
 _BEHIND: Final = Row(
     "Who is behind",
     (
-        Panel(
-            kind=Kind.STAT,
-            title="Messages that wait",
-            description="Stored and not consumed yet, over all groups of users; a message counts once for each group. "
+        stat(
+            "Messages that wait",
+            "Stored and not consumed yet, over all groups of users; a message counts once for each group. "
             "What brokers have that are down is not in it: BrokerSetAway.",
+            (Query(f"sum(rocketmq_consumer_lag_messages{{{_OF_USERS}}})"),),
             limits=worse_above(*_LAG_MESSAGES),
-            queries=(Query(f"sum(rocketmq_consumer_lag_messages{{{_OF_USERS}}})"),),
             width=6,
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Groups that are behind",
-            description="The oldest message that waits for them was stored more than ten minutes ago: LagGrowing.",
-            limits=worse_above(1, 5),
-            queries=(
+        stat(
+            "Groups that are behind",
+            "The oldest message that waits for them was stored more than ten minutes ago: LagGrowing.",
+            (
                 Query(
                     "count(max by (cluster, consumer_group) "
                     f"(rocketmq_consumer_lag_latency_milliseconds{{{_OF_USERS}}}) / 1000 > {_LAG_S[1]}) or vector(0)"
                 ),
             ),
+            limits=worse_above(1, 5),
             width=6,
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Most messages that wait",
-            description="Of the groups that are furthest behind. A line that rises: they consume less than comes in.",
-            limits=worse_above(*_LAG_MESSAGES),
-            queries=(
+        lines(
+            "Most messages that wait",
+            "Of the groups that are furthest behind. A line that rises: they consume less than comes in.",
+            (
                 Query(
                     f"topk({_TOP}, {_waiting('cluster, consumer_group, topic', _OF_USERS)})",
                     "{{cluster}} {{consumer_group}} {{topic}}",
                 ),
             ),
+            limits=worse_above(*_LAG_MESSAGES),
             width=12,
         ),
     ),
@@ -78,33 +75,29 @@ _BEHIND: Final = Row(
 _CHOSEN_ROW: Final = Row(
     "The groups chosen",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Messages that wait",
-            description="By group and topic, over all brokers.",
+        lines(
+            "Messages that wait",
+            "By group and topic, over all brokers.",
+            (Query(_waiting("consumer_group, topic", _CHOSEN), "{{consumer_group}} {{topic}}"),),
             limits=worse_above(*_LAG_MESSAGES),
-            queries=(Query(_waiting("consumer_group, topic", _CHOSEN), "{{consumer_group}} {{topic}}"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Age of the oldest that waits",
-            description="How long the message has been stored that is next to be consumed, on the broker where it is "
-            "oldest.",
-            unit="s",
-            limits=worse_above(*_LAG_S),
-            queries=(
+        lines(
+            "Age of the oldest that waits",
+            "How long the message has been stored that is next to be consumed, on the broker where it is oldest.",
+            (
                 Query(
                     f"max by (consumer_group, topic) (rocketmq_consumer_lag_latency_milliseconds{{{_CHOSEN}}}) / 1000",
                     "{{consumer_group}} {{topic}}",
                 ),
             ),
+            unit="s",
+            limits=worse_above(*_LAG_S),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="In consumers' hands",
-            description="Messages that were fetched and are not confirmed, and those that are ready to be fetched. "
+        lines(
+            "In consumers' hands",
+            "Messages that were fetched and are not confirmed, and those that are ready to be fetched. "
             "Many in hands: consumers are slow. Many ready: there are too few of them.",
-            queries=(
+            (
                 Query(
                     f"sum by (consumer_group, topic) (rocketmq_consumer_inflight_messages{{{_CHOSEN}}})",
                     "{{consumer_group}} {{topic}} in hands",
@@ -115,17 +108,16 @@ _CHOSEN_ROW: Final = Row(
                 ),
             ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Consumed",
-            description="Messages a second that went to the group.",
-            unit="ops",
-            queries=(
+        lines(
+            "Consumed",
+            "Messages a second that went to the group.",
+            (
                 Query(
                     rate("rocketmq_messages_out_total", _CHOSEN, by="consumer_group, topic"),
                     "{{consumer_group}} {{topic}}",
                 ),
             ),
+            unit="ops",
         ),
     ),
 )
@@ -133,21 +125,16 @@ _CHOSEN_ROW: Final = Row(
 _BROKERS: Final = Row(
     "The brokers that serve these metrics",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Messages in",
-            description="Stored a second, by broker.",
+        lines(
+            "Messages in",
+            "Stored a second, by broker.",
+            (Query(rate("rocketmq_messages_in_total", BY_CLUSTER, by="cluster, node_id"), "{{cluster}} {{node_id}}"),),
             unit="ops",
-            queries=(
-                Query(rate("rocketmq_messages_in_total", BY_CLUSTER, by="cluster, node_id"), "{{cluster}} {{node_id}}"),
-            ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Bytes in and out",
-            description="Bytes of messages a second, by broker.",
-            unit="binBps",
-            queries=(
+        lines(
+            "Bytes in and out",
+            "Bytes of messages a second, by broker.",
+            (
                 Query(
                     rate("rocketmq_throughput_in_total", BY_CLUSTER, by="cluster, node_id"),
                     "{{cluster}} {{node_id}} in",
@@ -157,18 +144,18 @@ _BROKERS: Final = Row(
                     "{{cluster}} {{node_id}} out",
                 ),
             ),
+            unit="binBps",
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Requests that queue",
-            description="In the brokers, by processor. The broker turns requests away when they wait for too long.",
-            limits=worse_above(100, 1000),
-            queries=(
+        lines(
+            "Requests that queue",
+            "In the brokers, by processor. The broker turns requests away when they wait for too long.",
+            (
                 Query(
                     f"max by (cluster, node_id, processor) (rocketmq_processor_watermark{{{BY_CLUSTER}}})",
                     "{{cluster}} {{node_id}} {{processor}}",
                 ),
             ),
+            limits=worse_above(100, 1000),
         ),
     ),
     collapsed=True,

@@ -1,13 +1,25 @@
 """For anyone: whether it is healthy."""
 
+from functools import partial
 from typing import Final
 
 from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS, PLANE
-from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, bad_above, good_from, worse_above
+from dashboards.panels import (
+    Board,
+    Link,
+    Query,
+    Row,
+    TableColumn,
+    bad_above,
+    good_from,
+    lines,
+    stat,
+    table,
+    worse_above,
+)
 from dashboards.promql import BY_CLUSTER, BY_PLANE, CONTROLLER_JOBS, SERVER_JOBS, increase, quantile, rate
 
-_STAT_WIDTH: Final = 4
-_STAT_HEIGHT: Final = 5
+_stat = partial(stat, width=4, height=5)
 _ONE_LEADER: Final = ((None, "red"), (1.0, "green"), (2.0, "red"))
 
 
@@ -19,33 +31,25 @@ def _seen_by_most(metric: str, selector: str) -> str:
 _NOW: Final = Row(
     "Now",
     (
-        Panel(
-            kind=Kind.STAT,
-            title="Ready NameServers",
-            description="That serve brokers and clients. Clients try the next one when theirs is gone; without any, "
+        _stat(
+            "Ready NameServers",
+            "That serve brokers and clients. Clients try the next one when theirs is gone; without any, "
             "nobody finds a new route.",
-            queries=(Query(f"sum(rocketmq_namesrv_ready{{{BY_PLANE}}}) or vector(0)"),),
+            (Query(f"sum(rocketmq_namesrv_ready{{{BY_PLANE}}}) or vector(0)"),),
             limits=good_from(1),
             links=(Link("NameServers", "rmq-namesrv"),),
-            width=_STAT_WIDTH,
-            height=_STAT_HEIGHT,
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Servers down",
-            description="NameServers and controllers that Prometheus cannot scrape.",
-            queries=(Query(f"count(up{{{BY_PLANE}, {SERVER_JOBS}}} == 0) or vector(0)"),),
+        _stat(
+            "Servers down",
+            "NameServers and controllers that Prometheus cannot scrape.",
+            (Query(f"count(up{{{BY_PLANE}, {SERVER_JOBS}}} == 0) or vector(0)"),),
             limits=bad_above(1),
             links=(Link("NameServers", "rmq-namesrv"), Link("Controllers", "rmq-controller")),
-            width=_STAT_WIDTH,
-            height=_STAT_HEIGHT,
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Living brokers",
-            description="As the NameServer has it that sees most; those that the controller expects and does not hear "
-            "are missing.",
-            queries=(
+        _stat(
+            "Living brokers",
+            "As the NameServer has it that sees most; those that the controller expects and does not hear are missing.",
+            (
                 Query(_seen_by_most("rocketmq_namesrv_active_brokers", BY_CLUSTER), "living"),
                 Query(
                     f"sum(rocketmq_controller_replicas{{{BY_CLUSTER}}})"
@@ -54,29 +58,23 @@ _NOW: Final = Row(
                 ),
             ),
             links=(Link("Brokers", "rmq-brokers"),),
-            width=_STAT_WIDTH,
-            height=_STAT_HEIGHT,
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Sets without master",
-            description="Nobody takes messages for them. For NameServers a set has none when its master left and no "
+        _stat(
+            "Sets without master",
+            "Nobody takes messages for them. For NameServers a set has none when its master left and no "
             "slave may act for it; it is away when all of its brokers left.",
-            queries=(
+            (
                 Query(f'sum(rocketmq_controller_broker_sets{{{BY_CLUSTER}, state="no_master"}})', "controller"),
                 Query(_seen_by_most("rocketmq_namesrv_broker_sets", f'{BY_CLUSTER}, state="no_master"'), "NameServers"),
                 Query(_seen_by_most("rocketmq_namesrv_away_broker_sets", BY_CLUSTER), "away"),
             ),
             limits=bad_above(1),
             links=(Link("Controllers", "rmq-controller"),),
-            width=_STAT_WIDTH,
-            height=_STAT_HEIGHT,
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Leading controllers",
-            description="One of a group leads. None: no broker gets a new role. Two: they do not share a store.",
-            queries=(
+        _stat(
+            "Leading controllers",
+            "One of a group leads. None: no broker gets a new role. Two: they do not share a store.",
+            (
                 # When none can be scraped there is no role at all; and where none is meant to be, nothing is red.
                 Query(
                     f"sum(rocketmq_controller_role{{{BY_PLANE}}} == bool 3)"
@@ -85,20 +83,15 @@ _NOW: Final = Row(
             ),
             limits=_ONE_LEADER,
             links=(Link("Controllers", "rmq-controller"),),
-            width=_STAT_WIDTH,
-            height=_STAT_HEIGHT,
         ),
-        Panel(
-            kind=Kind.STAT,
-            title="Firing alerts",
-            description="By the rules in dashboards/prometheus; each has a page under dashboards/runbooks.",
-            queries=tuple(
+        _stat(
+            "Firing alerts",
+            "By the rules in dashboards/prometheus; each has a page under dashboards/runbooks.",
+            tuple(
                 Query(f'count(ALERTS{{{BY_PLANE}, alertstate="firing", severity="{each}"}}) or vector(0)', each)
                 for each in ("critical", "warning")
             ),
             limits=bad_above(1),
-            width=_STAT_WIDTH,
-            height=_STAT_HEIGHT,
         ),
     ),
 )
@@ -106,23 +99,18 @@ _NOW: Final = Row(
 _QUERIES: Final = Row(
     "Route queries",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Rate, by how they ended",
-            description="Clients and brokers ask each 30 s for each topic. not_found is usual where topics are created "
-            "on demand.",
+        lines(
+            "Rate, by how they ended",
+            "Clients and brokers ask each 30 s for each topic. not_found is usual where topics are created on demand.",
+            (Query(rate("rocketmq_namesrv_route_queries_total", by="result"), "{{result}}"),),
             unit="reqps",
-            queries=(Query(rate("rocketmq_namesrv_route_queries_total", by="result"), "{{result}}"),),
             stacked=True,
             links=(Link("NameServers", "rmq-namesrv"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Share that failed",
-            description="Route queries that ended with an error, of all. Should be 0.",
-            unit="percentunit",
-            limits=bad_above(0.001),
-            queries=(
+        lines(
+            "Share that failed",
+            "Route queries that ended with an error, of all. Should be 0.",
+            (
                 Query(
                     rate("rocketmq_namesrv_route_queries_total", f'{BY_PLANE}, result="error"')
                     + " / ("
@@ -131,14 +119,13 @@ _QUERIES: Final = Row(
                     "failed",
                 ),
             ),
+            unit="percentunit",
+            limits=bad_above(0.001),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Duration",
-            description="From the whole frame read until the answer was handed to the socket, over all NameServers.",
-            unit="s",
-            limits=worse_above(0.01, 0.05),
-            queries=tuple(
+        lines(
+            "Duration",
+            "From the whole frame read until the answer was handed to the socket, over all NameServers.",
+            tuple(
                 Query(
                     quantile(
                         share,
@@ -149,6 +136,8 @@ _QUERIES: Final = Row(
                 )
                 for share, name in ((0.5, "p50"), (0.99, "p99"))
             ),
+            unit="s",
+            limits=worse_above(0.01, 0.05),
             links=(Link("NameServers", "rmq-namesrv"),),
         ),
     ),
@@ -157,19 +146,17 @@ _QUERIES: Final = Row(
 _EVENTS: Final = Row(
     "What happened",
     (
-        Panel(
-            kind=Kind.LINES,
-            title="Broker sets",
-            description="By how the controller finds them.",
-            queries=(Query(f"sum by (state) (rocketmq_controller_broker_sets{{{BY_CLUSTER}}})", "{{state}}"),),
+        lines(
+            "Broker sets",
+            "By how the controller finds them.",
+            (Query(f"sum by (state) (rocketmq_controller_broker_sets{{{BY_CLUSTER}}})", "{{state}}"),),
             stacked=True,
             links=(Link("Controllers", "rmq-controller"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Failovers",
-            description="Elections because a master was lost, by how that showed and how they ended.",
-            queries=(
+        lines(
+            "Failovers",
+            "Elections because a master was lost, by how that showed and how they ended.",
+            (
                 Query(
                     increase("rocketmq_controller_failovers_total", BY_CLUSTER, by="cluster, cause, outcome"),
                     "{{cluster}} {{cause}} {{outcome}}",
@@ -177,11 +164,10 @@ _EVENTS: Final = Row(
             ),
             links=(Link("Controllers", "rmq-controller"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Brokers that left",
-            description="And why, on the NameServer that saw most. request is a broker that was stopped in order.",
-            queries=(
+        lines(
+            "Brokers that left",
+            "And why, on the NameServer that saw most. request is a broker that was stopped in order.",
+            (
                 Query(
                     "max by (cluster, reason) ("
                     + increase("rocketmq_namesrv_unregistrations_total", BY_CLUSTER, by="cluster, reason, instance")
@@ -191,11 +177,10 @@ _EVENTS: Final = Row(
             ),
             links=(Link("Brokers", "rmq-brokers"),),
         ),
-        Panel(
-            kind=Kind.TABLE,
-            title="What runs",
-            description="Release and Python of every server.",
-            queries=(
+        table(
+            "What runs",
+            "Release and Python of every server.",
+            (
                 Query(
                     f"rocketmq_namesrv_build_info{{{BY_PLANE}}} or rocketmq_controller_build_info{{{BY_PLANE}}} "
                     f"or rocketmq_offset_manager_build_info{{{BY_PLANE}}}"

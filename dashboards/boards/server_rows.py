@@ -6,7 +6,20 @@ Everything is shown for each instance: one that is ill must not hide behind the 
 from typing import Final
 
 from dashboards.boards.shared import grown_of_each, now_of_each, of_each, quantile_of_each
-from dashboards.panels import Kind, Panel, Query, Row, TableColumn, bad_above, better_above, good_from, worse_above
+from dashboards.panels import (
+    Panel,
+    Query,
+    Row,
+    TableColumn,
+    bad_above,
+    better_above,
+    good_from,
+    heatmap,
+    lines,
+    states,
+    table,
+    worse_above,
+)
 from dashboards.promql import BY_INSTANCE, buckets, quantile, rate
 
 _DAY_S: Final = 86_400
@@ -45,29 +58,26 @@ def _rates_and_errors(prefix: str) -> tuple[Panel, ...]:
     failed = f'{BY_INSTANCE}, response_code!="success"'
     by_answer = rate(f"{prefix}requests_total", failed, by="instance, request_code, response_code")
     return (
-        Panel(
-            kind=Kind.LINES,
-            title="Requests by code",
-            description="Finished requests a second. A code that nobody knows counts as unknown.",
+        lines(
+            "Requests by code",
+            "Finished requests a second. A code that nobody knows counts as unknown.",
+            (of_each(f"{prefix}requests_total", "request_code"),),
             unit="reqps",
-            queries=(of_each(f"{prefix}requests_total", "request_code"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Answers other than success",
-            description="By what was answered. A route that is not found is no fault: clients ask for topics that "
+        lines(
+            "Answers other than success",
+            "By what was answered. A route that is not found is no fault: clients ask for topics that "
             "they are about to create. system_error is one.",
+            (Query(by_answer, "{{instance}} {{request_code}} {{response_code}}"),),
             unit="reqps",
-            queries=(Query(by_answer, "{{instance}} {{request_code}} {{response_code}}"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Turned away",
-            description="Frames and requests that were not carried out, and connections beyond the limit. Anything "
+        lines(
+            "Turned away",
+            "Frames and requests that were not carried out, and connections beyond the limit. Anything "
             "but 0 over minutes has a sender that should be found: see the log, or the page RequestsRejected.",
+            (of_each(f"{prefix}requests_rejected_total", "reason"),),
             unit="reqps",
             limits=bad_above(1),
-            queries=(of_each(f"{prefix}requests_rejected_total", "reason"),),
         ),
     )
 
@@ -75,32 +85,29 @@ def _rates_and_errors(prefix: str) -> tuple[Panel, ...]:
 def _durations(prefix: str, slow_s: tuple[float, float]) -> tuple[Panel, ...]:
     duration = f"{prefix}request_duration_seconds"
     return (
-        Panel(
-            kind=Kind.LINES,
-            title="Duration, by instance",
-            description="From the whole frame read until the answer was handed to the socket: p50, p99 and p99.9.",
-            unit="s",
-            limits=worse_above(*slow_s),
-            queries=(
+        lines(
+            "Duration, by instance",
+            "From the whole frame read until the answer was handed to the socket: p50, p99 and p99.9.",
+            (
                 quantile_of_each(0.5, duration, "p50"),
                 quantile_of_each(0.99, duration, "p99"),
                 quantile_of_each(0.999, duration, "p99.9"),
             ),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Duration p99, by code",
-            description="Which request is slow. Registrations of brokers with many topics take longest.",
             unit="s",
             limits=worse_above(*slow_s),
-            queries=(Query(quantile(0.99, duration, BY_INSTANCE, by="request_code"), "{{request_code}}"),),
         ),
-        Panel(
-            kind=Kind.HEATMAP,
-            title="Durations of all requests",
-            description="How many requests took how long. Two bands mean two kinds of requests.",
+        lines(
+            "Duration p99, by code",
+            "Which request is slow. Registrations of brokers with many topics take longest.",
+            (Query(quantile(0.99, duration, BY_INSTANCE, by="request_code"), "{{request_code}}"),),
             unit="s",
-            queries=(Query(buckets(duration, BY_INSTANCE), "{{le}}"),),
+            limits=worse_above(*slow_s),
+        ),
+        heatmap(
+            "Durations of all requests",
+            "How many requests took how long. Two bands mean two kinds of requests.",
+            (Query(buckets(duration, BY_INSTANCE), "{{le}}"),),
+            unit="s",
         ),
     )
 
@@ -110,64 +117,57 @@ def _durations(prefix: str, slow_s: tuple[float, float]) -> tuple[Panel, ...]:
 
 def _peers(prefix: str) -> tuple[Panel, ...]:
     return (
-        Panel(
-            kind=Kind.LINES,
-            title="Open connections",
-            description="By what the other end has shown itself to be. A fall at one moment on every server is the "
+        lines(
+            "Open connections",
+            "By what the other end has shown itself to be. A fall at one moment on every server is the "
             "network; on one server it is that server.",
-            queries=(now_of_each(f"{prefix}connections", "kind"),),
+            (now_of_each(f"{prefix}connections", "kind"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Connections that ended",
-            description="And why. error and slow_reader are worth a look at the log.",
+        lines(
+            "Connections that ended",
+            "And why. error and slow_reader are worth a look at the log.",
+            (of_each(f"{prefix}connections_closed_total", "reason"),),
             unit="ops",
-            queries=(of_each(f"{prefix}connections_closed_total", "reason"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Bytes",
-            description="Read from peers, and handed to the sockets.",
-            unit="binBps",
-            queries=(
+        lines(
+            "Bytes",
+            "Read from peers, and handed to the sockets.",
+            (
                 Query(of_each(f"{prefix}received_bytes_total").expr, "{{instance}} received"),
                 Query(of_each(f"{prefix}sent_bytes_total").expr, "{{instance}} sent"),
             ),
+            unit="binBps",
         ),
     )
 
 
 def _held_for_peers(prefix: str) -> tuple[Panel, ...]:
     return (
-        Panel(
-            kind=Kind.LINES,
-            title="Requests in flight",
-            description="Accepted and not answered yet. A level that stays means that handlers wait for something.",
+        lines(
+            "Requests in flight",
+            "Accepted and not answered yet. A level that stays means that handlers wait for something.",
+            (now_of_each(f"{prefix}requests_in_flight"),),
             limits=worse_above(100, 1000),
-            queries=(now_of_each(f"{prefix}requests_in_flight"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Peers that do not read",
-            description="Connections that are not read because their response buffers are full, and how "
-            "often that began a second.",
-            limits=bad_above(10),
-            queries=(
+        lines(
+            "Peers that do not read",
+            "Connections that are not read because their response buffers are full, and how often that began a second.",
+            (
                 Query(now_of_each(f"{prefix}connections_paused").expr, "{{instance}} paused now"),
                 Query(of_each(f"{prefix}connection_pauses_total").expr, "{{instance}} pauses a second"),
             ),
+            limits=bad_above(10),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Bytes held for peers",
-            description="Frames that are not whole yet, and answers that peers have not taken. Both are limited; this "
+        lines(
+            "Bytes held for peers",
+            "Frames that are not whole yet, and answers that peers have not taken. Both are limited; this "
             "is memory that peers hold.",
-            unit="bytes",
-            limits=worse_above(64 * _MIB, 256 * _MIB),
-            queries=(
+            (
                 Query(now_of_each(f"{prefix}partial_frame_bytes").expr, "{{instance}} partial frames"),
                 Query(now_of_each(f"{prefix}response_buffer_bytes").expr, "{{instance}} response buffers"),
             ),
+            unit="bytes",
+            limits=worse_above(64 * _MIB, 256 * _MIB),
         ),
     )
 
@@ -178,37 +178,33 @@ def _held_for_peers(prefix: str) -> tuple[Panel, ...]:
 def _machine(prefix: str) -> tuple[Panel, ...]:
     lag, open_files = f"{prefix}event_loop_lag_seconds", now_of_each("process_open_fds").expr
     return (
-        Panel(
-            kind=Kind.LINES,
-            title="Event loop lag",
-            description="How late a timer of 100 ms came: p50 and p99. While it is late nobody is answered.",
+        lines(
+            "Event loop lag",
+            "How late a timer of 100 ms came: p50 and p99. While it is late nobody is answered.",
+            (quantile_of_each(0.5, lag, "p50"), quantile_of_each(0.99, lag, "p99")),
             unit="s",
             limits=worse_above(0.05, 0.2),
-            queries=(quantile_of_each(0.5, lag, "p50"), quantile_of_each(0.99, lag, "p99")),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="CPU",
-            description="Share of one processor. The event loop has one; near 1 requests queue.",
+        lines(
+            "CPU",
+            "Share of one processor. The event loop has one; near 1 requests queue.",
+            (of_each("process_cpu_seconds_total"),),
             unit="percentunit",
             limits=worse_above(0.7, 0.9),
-            queries=(of_each("process_cpu_seconds_total"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Memory",
-            description="Resident memory. It grows with topics times brokers, and with response buffers.",
+        lines(
+            "Memory",
+            "Resident memory. It grows with topics times brokers, and with response buffers.",
+            (now_of_each("process_resident_memory_bytes"),),
             unit="bytes",
             limits=worse_above(1024 * _MIB, 2048 * _MIB),
-            queries=(now_of_each("process_resident_memory_bytes"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Open files",
-            description="Share of the files that the process may open; each connection takes one.",
+        lines(
+            "Open files",
+            "Share of the files that the process may open; each connection takes one.",
+            (Query(f"{open_files} / {now_of_each('process_max_fds').expr}", "{{instance}}"),),
             unit="percentunit",
             limits=worse_above(0.7, 0.9),
-            queries=(Query(f"{open_files} / {now_of_each('process_max_fds').expr}", "{{instance}}"),),
         ),
     )
 
@@ -216,31 +212,28 @@ def _machine(prefix: str) -> tuple[Panel, ...]:
 def _health(prefix: str) -> tuple[Panel, ...]:
     serving = f"{now_of_each(f'{prefix}ready').expr} - {now_of_each(f'{prefix}draining').expr}"
     return (
-        Panel(
-            kind=Kind.STATES,
-            title="Ready",
-            description="1 while peers are served, as /readyz answers; less when the stop has begun.",
+        states(
+            "Ready",
+            "1 while peers are served, as /readyz answers; less when the stop has begun.",
+            (Query(serving, "{{instance}}"),),
             limits=good_from(1),
-            queries=(Query(serving, "{{instance}}"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Failed background tasks",
-            description="By task. Each is a fault of the server, logged as background_task_failed; it goes on.",
+        lines(
+            "Failed background tasks",
+            "By task. Each is a fault of the server, logged as background_task_failed; it goes on.",
+            (grown_of_each(f"{prefix}background_task_failures_total", "task"),),
             limits=bad_above(1),
-            queries=(grown_of_each(f"{prefix}background_task_failures_total", "task"),),
         ),
     )
 
 
 def _certificates(prefix: str) -> Panel:
     left = f"{now_of_each(f'{prefix}tls_certificate_expiry_timestamp_seconds').expr} - time()"
-    return Panel(
-        kind=Kind.TABLE,
-        title="Certificates",
-        description="How long the TLS certificates in use are still good. Empty where none is configured.",
+    return table(
+        "Certificates",
+        "How long the TLS certificates in use are still good. Empty where none is configured.",
+        (Query(left),),
         unit="s",
-        queries=(Query(left),),
         columns=(
             TableColumn("instance", "Instance"),
             TableColumn("certificate", "Certificate"),
@@ -250,40 +243,37 @@ def _certificates(prefix: str) -> Panel:
 
 
 def _log_lines(prefix: str) -> Panel:
-    return Panel(
-        kind=Kind.LINES,
-        title="Log lines",
-        description="Lines a second by level. Errors are faults that somebody has to look at.",
+    return lines(
+        "Log lines",
+        "Lines a second by level. Errors are faults that somebody has to look at.",
+        (of_each(f"{prefix}log_events_total", "level"),),
         unit="ops",
         limits=worse_above(10, 50),
-        queries=(of_each(f"{prefix}log_events_total", "level"),),
     )
 
 
 def _kept_back(prefix: str) -> Panel:
-    return Panel(
-        kind=Kind.LINES,
-        title="Log lines kept back",
-        description="By the limits on lines of one kind, by event; and lines lost because the output did not take "
+    return lines(
+        "Log lines kept back",
+        "By the limits on lines of one kind, by event; and lines lost because the output did not take "
         "them. What is kept back often tells who is flapping.",
-        unit="ops",
-        limits=worse_above(1, 10),
-        queries=(
+        (
             of_each(f"{prefix}log_suppressed_total", "event"),
             Query(of_each(f"{prefix}log_lines_dropped_total").expr, "{{instance}} lost"),
         ),
+        unit="ops",
+        limits=worse_above(1, 10),
     )
 
 
 def _folded_names(prefix: str) -> Panel:
-    return Panel(
-        kind=Kind.LINES,
-        title="Names beyond the limit",
-        description="Values of cluster or broker that have no series of their own, because there are too many. "
+    return lines(
+        "Names beyond the limit",
+        "Values of cluster or broker that have no series of their own, because there are too many. "
         "Their numbers are still in the sums, as __other__.",
+        (of_each(f"{prefix}label_overflow_total", "metric"),),
         unit="ops",
         limits=bad_above(0.001),
-        queries=(of_each(f"{prefix}label_overflow_total", "metric"),),
     )
 
 
@@ -291,46 +281,41 @@ def _http() -> tuple[Panel, ...]:
     by_route = rate("rocketmq_http_requests_total", BY_INSTANCE, by="method, route, status")
     p99 = quantile(0.99, "rocketmq_http_request_duration_seconds", BY_INSTANCE, by="method, route")
     return (
-        Panel(
-            kind=Kind.LINES,
-            title="HTTP requests",
-            description="Probes, views and scrapes, by path template and class of the status.",
+        lines(
+            "HTTP requests",
+            "Probes, views and scrapes, by path template and class of the status.",
+            (Query(by_route, "{{method}} {{route}} {{status}}"),),
             unit="reqps",
-            queries=(Query(by_route, "{{method}} {{route}} {{status}}"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="HTTP duration p99",
-            description="By path template. /metrics takes longest: some milliseconds for each thousand series.",
+        lines(
+            "HTTP duration p99",
+            "By path template. /metrics takes longest: some milliseconds for each thousand series.",
+            (Query(p99, "{{method}} {{route}}"),),
             unit="s",
             limits=worse_above(0.5, 2),
-            queries=(Query(p99, "{{method}} {{route}}"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Denied changes over HTTP",
-            description="Requests that would change something without the token of httpAdminTokenFile (no_token, "
+        lines(
+            "Denied changes over HTTP",
+            "Requests that would change something without the token of httpAdminTokenFile (no_token, "
             "wrong_token), from a page of another site (other_origin), or while there is no token (off). The log names "
             "who sent them (http_admin_denied).",
-            queries=(grown_of_each("rocketmq_http_admin_requests_denied_total", "reason"),),
+            (grown_of_each("rocketmq_http_admin_requests_denied_total", "reason"),),
         ),
     )
 
 
 def _settings(prefix: str) -> Panel:
-    return Panel(
-        kind=Kind.LINES,
-        title="Changes of the configuration",
-        description="Failed ones could not be written to disk, and nothing changed.",
-        queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),
+    return lines(
+        "Changes of the configuration",
+        "Failed ones could not be written to disk, and nothing changed.",
+        (grown_of_each(f"{prefix}config_changes_total", "result"),),
     )
 
 
 def _unsigned(prefix: str) -> Panel:
-    return Panel(
-        kind=Kind.LINES,
-        title="Unsigned requests",
-        description="To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
+    return lines(
+        "Unsigned requests",
+        "To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
         "was forgotten, or a stranger. The log names each (broker_request_not_signed).",
-        queries=(grown_of_each(f"{prefix}unsigned_requests_total"),),
+        (grown_of_each(f"{prefix}unsigned_requests_total"),),
     )

@@ -14,8 +14,6 @@ _EVER_US: Final = 2**62
 
 
 class _KnownLife(NamedTuple):
-    """What a NameServer knows of the broker."""
-
     state: LifeState
     address: str | None = None
     #: Of the broker, while it is registered.
@@ -23,8 +21,6 @@ class _KnownLife(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """From a moment on, another thing is known."""
-
     unix_us: int
     known: _KnownLife
 

@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import msgspec
+
 from history.past.rows import History, StoredRow, as_written
-from history.past.server_clock import ServerClock
 from history.past.topic_replay import TopicReplay
 from history.retention import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
-from history.server_rows import CLOCK_SET, HEARTBEATS_MISSING
+from history.server_rows import CLOCK_SET, HEARTBEATS_MISSING, ClockSet
 from history.times import time_of, unix_us
 from remoting.protocol.shapes.route import TopicRouteData
 
@@ -32,6 +33,68 @@ _US: Final = timedelta(microseconds=1)
 _NOT_KNOWN: Final = "its routes are not known: neither its start nor a snapshot is in the history"
 
 
+#: So far apart two moments of one time of day are two.
+_SAME_US: Final = 1_000_000
+
+
+class _Piece(NamedTuple):
+    """While the time of day was ahead of the monotonic clock by the same, us of that clock."""
+
+    since_us: int
+    until_us: int
+    offset_us: int
+
+
+class ServerClock:
+    """The wall clock of one process, which may have been set: its rows have their order by the monotonic clock."""
+
+    def __init__(self, lifecycle: Sequence[StoredRow]) -> None:
+        """Take what is recorded of its lifecycle; nothing is known of a clock that was never set."""
+        found = (row for row in lifecycle if row.event_type == CLOCK_SET and row.detail is not None)
+        # Each change has two rows, by either time of day.
+        changes = {row.mono_us: msgspec.json.decode(row.detail or "", type=ClockSet) for row in found}
+        self._pieces = list(_pieces(sorted(changes.items())))
+
+    @property
+    def was_set(self) -> bool:
+        """Whether it was."""
+        return bool(self._pieces)
+
+    def moments(self, unix_us: int) -> list[int]:
+        """Return when it showed a time of day, in us of the monotonic clock, ascending; twice is possible, or never."""
+        found: list[int] = []
+        for piece in self._pieces:
+            mono_us = unix_us - piece.offset_us
+            if piece.since_us <= mono_us <= piece.until_us and not (found and mono_us - found[-1] <= _SAME_US):
+                found.append(mono_us)
+        return sorted(found)
+
+    def last_before(self, unix_us: int) -> int:
+        """Return the last moment before it was set over a time of day that it never showed."""
+        ends = (piece.until_us for piece in self._pieces if piece.until_us + piece.offset_us <= unix_us)
+        # What is recorded at that moment happened with the new time.
+        return max(ends, default=0) - 1
+
+    def spans(self, since_us: int, until_us: int) -> list[tuple[int, int]]:
+        """Return which times of day, Unix us, it showed between two moments of the monotonic clock."""
+        spans = []
+        for piece in self._pieces:
+            first, last = max(piece.since_us, since_us), min(piece.until_us, until_us)
+            if first <= last:
+                spans.append((first + piece.offset_us, last + piece.offset_us))
+        return spans
+
+
+def _pieces(changes: Sequence[tuple[int, ClockSet]]) -> Iterator[_Piece]:
+    since_us = 0
+    for mono_us, change in changes:
+        # It was set at some moment after the row before.
+        yield _Piece(since_us, mono_us, change.former_offset_us)
+        since_us = change.since_mono_us
+    if changes:
+        yield _Piece(since_us, _EVER_US, changes[-1][1].offset_us)
+
+
 class Seen(NamedTuple):
     """What one NameServer served at a moment."""
 
@@ -46,8 +109,6 @@ class NotRecorded(Exception):
 
 
 class _Boot(NamedTuple):
-    """One process of a NameServer."""
-
     ns_id: str
     boot_id: str
     #: When it started; None if that was before all that is kept.
@@ -140,7 +201,6 @@ class Moments:
         return Seen(boot.ns_id, _replayed(topic, rows.values()), doubt)
 
     def _rows(self, boot: _Boot, topic: str, first: datetime, at: datetime) -> Iterator[StoredRow]:
-        """Yield all that the route of a topic depends on."""
         name, mine = as_written(topic), as_written(boot.boot_id)
 
         def is_of_topic(line: bytes) -> bool:

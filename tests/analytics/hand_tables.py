@@ -52,12 +52,6 @@ def found(job, inputs, span):
     return published(job, [job.parts(inputs, span)], span)
 
 
-def found_by_day(job, inputs, span):
-    """The same, of parts that were made day by day and put together."""
-    starts = range(span.start_us, span.end_us, DAY_US)
-    return published(job, [job.parts(inputs, Span(start, min(start + DAY_US, span.end_us))) for start in starts], span)
-
-
 def published(job, parts, span):
     """What a job publishes of these parts, which are stored in between, as the runner does it."""
     stored = pa.concat_tables([part.toArrow() for part in parts])
@@ -65,7 +59,3 @@ def published(job, parts, span):
     result = job.result(frame, span)
     assert result.columns == ["cluster", *(column.name for column in job.columns)]
     return [row.asDict() for row in result.collect()]
-
-
-def in_order(rows):
-    return sorted(rows, key=lambda row: tuple(str(value) for value in row.values()))

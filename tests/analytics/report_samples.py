@@ -52,8 +52,13 @@ def write(folder, results):
         (latest / f"{result.name}.json").write_bytes(msgspec.json.encode(result))
 
 
+def table(job_id, columns, *rows, **alike):
+    """Rows whose values stand below the names of their columns; `alike` is what they have in common."""
+    return [a_row(job_id, **dict(zip(columns.split(), row, strict=True)), **alike) for row in rows]
+
+
 def brokers(count):
-    return [{"broker_name": f"broker-{n:02}", "broker_id": n % 2} for n in range(count)]
+    return [(f"broker-{n:02}", n % 2) for n in range(count)]
 
 
 def quiet():
@@ -63,105 +68,53 @@ def quiet():
 
 def eventful():
     """Results with something of everything, and names that somebody chose to do harm."""
-    return [
-        _availability(),
-        _heartbeat_gaps(),
-        _flapping(),
-        _detection_delays(),
-        _timeout_recommendations(),
-        _divergence(),
-        _route_churn(),
-        _queue_balance(),
-        _queue_scaling(),
-        _failovers(),
-        _restart_storms(),
-        _anomalies(),
-        _correlated_failures(),
-        a_result("A12", *_resources()),
-        a_result("A15", *_resizes()),
-        a_result("A16", *_offsets()),
-    ]
+    told = {
+        "A1": _availability(),
+        "A2": _heartbeat_gaps(),
+        "A3": _flapping(),
+        "A4": _detection_delays(),
+        "A5": _timeout_recommendations(),
+        "A6": _divergence(),
+        "A7": _route_churn(),
+        "A8": _queue_balance(),
+        "A9": _queue_scaling(),
+        "A10": _failovers(),
+        "A11": _restart_storms(),
+        "A13": _anomalies(),
+        "A14": _correlated_failures(),
+        "A12": _resources(),
+        "A15": _resizes(),
+        "A16": _offsets(),
+    }
+    return [a_result(job_id, *rows) for job_id, rows in told.items()]
 
 
 def _availability():
-    return a_result(
-        "A1",
-        *(
-            a_row(
-                "A1",
-                **who,
-                observed_s=604_800.0,
-                up_s=604_800.0 - 900 * n,
-                planned_s=300.0 * (n % 3),
-                unplanned_s=900.0 * n,
-                unplanned_least_s=780.0 * n,
-                failures=n,
-                mtbf_s=604_800 / n if n else None,
-                mttr_s=900.0 if n else None,
-                availability=1 - 900 * n / 604_800,
-                mtbf_lower_s=200_000.0,
-                mtbf_upper_s=900_000.0 if n else None,
-            )
-            for n, who in enumerate(brokers(16))
-        ),
-    )
+    columns = "broker_name broker_id up_s planned_s unplanned_s unplanned_least_s failures mtbf_s mttr_s availability"
+    week = 604_800.0
+    rows = [
+        (*who, week - 900 * n, 300.0 * (n % 3), 900.0 * n, 780.0 * n, n, week / n, 900.0, 1 - 900 * n / week)
+        for n, who in enumerate(brokers(16))
+        if n
+    ]
+    alike = {"observed_s": week, "mtbf_lower_s": 200_000.0}
+    well = (*brokers(1)[0], week, 0.0, 0.0, 0.0, 0, None, None, 1.0)
+    return [*table("A1", columns, well, **alike), *table("A1", columns, *rows, mtbf_upper_s=900_000.0, **alike)]
 
 
 def _heartbeat_gaps():
-    return a_result(
-        "A2",
-        *(
-            a_row(
-                "A2",
-                **who,
-                source="namesrv",
-                n=60_000,
-                period_ms=30_000.0,
-                mean_ms=30_010.0,
-                p50_ms=30_000,
-                p95_ms=30_200,
-                p99_ms=31_000 + 400 * n,
-                p999_ms=40_000,
-                max_ms=45_000 + 9_000 * n,
-                mad_ms=40,
-                missed=n * n,
-                miss_ratio=n * n / 60_000,
-                confidence="high",
-            )
-            for n, who in enumerate(brokers(8))
-        ),
-        a_row(
-            "A2",
-            broker_name="broker-00",
-            broker_id=0,
-            source="controller",
-            n=9,
-            p50_ms=1,
-            p99_ms=2,
-            max_ms=3,
-            missed=0,
-            miss_ratio=0.0,
-            confidence="low",
-        ),
-    )
+    columns = "broker_name broker_id p99_ms max_ms missed miss_ratio"
+    rows = [(*who, 31_000 + 400 * n, 45_000 + 9_000 * n, n * n, n * n / 60_000) for n, who in enumerate(brokers(8))]
+    usual = {"n": 60_000, "period_ms": 30_000.0, "mean_ms": 30_010.0, "p50_ms": 30_000, "p95_ms": 30_200}
+    usual |= {"p999_ms": 40_000, "mad_ms": 40, "source": "namesrv", "confidence": "high"}
+    few = {"n": 9, "p50_ms": 1, "source": "controller", "confidence": "low"}
+    return [*table("A2", columns, *rows, **usual), *table("A2", columns, ("broker-00", 0, 2, 3, 0, 0.0), **few)]
 
 
 def _flapping():
-    return a_result(
-        "A3",
-        *(
-            a_row(
-                "A3",
-                **who,
-                transitions=4 * n,
-                peak=1.1 * n,
-                peak_time=at(4),
-                time_flagged_s=1_000.0 * max(n - 2, 0),
-                flagged_at_end=n == 4,
-            )
-            for n, who in enumerate(brokers(5))
-        ),
-    )
+    columns = "broker_name broker_id transitions peak time_flagged_s flagged_at_end"
+    rows = [(*who, 4 * n, 1.1 * n, 1_000.0 * max(n - 2, 0), n == 4) for n, who in enumerate(brokers(5))]
+    return table("A3", columns, *rows, peak_time=at(4))
 
 
 def _detection_delays():
@@ -170,310 +123,131 @@ def _detection_delays():
         ("namesrv", "channel_closed", 120_000, None, 9_000.0),
         ("controller", "timeout", 10_000, 12_500.0, 19_000.0),
     ]
-    return a_result(
-        "A4",
-        *(
-            a_row(
-                "A4",
-                source=s,
-                reason=r,
-                timeout_ms=t,
-                n=12,
-                p50_ms=m,
-                p95_ms=m * 1.1,
-                max_ms=int(m * 1.2),
-                mean_ms=m,
-                expected_ms=e,
-            )
-            for s, r, t, e, m in delays
-        ),
-    )
+    columns = "source reason timeout_ms expected_ms p50_ms mean_ms p95_ms max_ms"
+    return table("A4", columns, *((*row, row[-1], row[-1] * 1.1, int(row[-1] * 1.2)) for row in delays), n=12)
 
 
 def _timeout_recommendations():
     # The last one tells no timeout, so that nothing it is told to do changes it.
     best = [
-        (10.0, 60.0, "high", 1_000.0),
-        (10.0, 45.0, "medium", 1_000.0),
-        (10.0, 10.0, "high", 1_000.0),
-        (10.0, 30.0, "low", 1_000.0),
-        (120.0, 90.0, "high", 30_000.0),
+        (10.0, 60.0, 65.0, "high", 1_000.0),
+        (10.0, 45.0, 50.0, "medium", 1_000.0),
+        (10.0, 10.0, 15.0, "high", 1_000.0),
+        (10.0, 30.0, 35.0, "low", 1_000.0),
+        (120.0, 90.0, 95.0, "high", 30_000.0),
     ]
-    return a_result(
-        "A5",
-        *(
-            a_row(
-                "A5",
-                **who,
-                period_ms=period_ms,
-                current_timeout_s=now,
-                current_fp_day=0.0,
-                recommended_timeout_s=then,
-                fp_day=0.01,
-                fp_day_upper=0.03,
-                delay_s=then + 5,
-                evidence_days=21.0,
-                confidence=sure,
-                failures=2,
-            )
-            for who, (now, then, sure, period_ms) in zip(brokers(5), best, strict=True)
-        ),
-    )
+    columns = "broker_name broker_id current_timeout_s recommended_timeout_s delay_s confidence period_ms"
+    rows = [(*who, *row) for who, row in zip(brokers(5), best, strict=True)]
+    evidence = {"evidence_days": 21.0, "failures": 2}
+    return table("A5", columns, *rows, current_fp_day=0.0, fp_day=0.01, fp_day_upper=0.03, **evidence)
 
 
 def _divergence():
-    return a_result(
-        "A6",
-        a_row(
-            "A6",
-            broker_name="broker-01",
-            broker_id=0,
-            kind="presence",
-            start_time=at(3, "10:00:00"),
-            end_time=at(3, "14:30:00"),
-            seconds=16_200.0,
-            states=["ns-0=up", "ns-1=absent"],
-        ),
-        a_row(
-            "A6",
-            broker_name="broker-02",
-            broker_id=0,
-            kind="version",
-            start_time=at(5),
-            end_time=at(5, "00:02:00"),
-            seconds=120.0,
-            states=["ns-0=7", "ns-1=8"],
-        ),
-    )
+    columns = "broker_name kind start_time end_time seconds states"
+    presence = ("broker-01", "presence", at(3, "10:00:00"), at(3, "14:30:00"), 16_200.0, ["ns-0=up", "ns-1=absent"])
+    version = ("broker-02", "version", at(5), at(5, "00:02:00"), 120.0, ["ns-0=7", "ns-1=8"])
+    return table("A6", columns, presence, version, broker_id=0)
 
 
 def _route_churn():
-    return a_result(
-        "A7",
-        *(
-            a_row(
-                "A7",
-                topic=topic,
-                changes=90 - 30 * n,
-                flips=40 - 20 * n,
-                added=0,
-                removed=0,
-                queues=90,
-                perm=0,
-                other=0,
-                brokers=2,
-                busiest_hour=at(4),
-                busiest_hour_changes=12,
-                fetches_max=50_000,
-            )
-            for n, topic in enumerate(
-                ("orders", HOSTILE, "a-topic-with-a-name-that-is-longer-than-anybody-would-like-it-to-be-in-a-plot")
-            )
-        ),
-        a_row("A7", changes=3000, flips=0),
-    )
+    names = ("orders", HOSTILE, "a-topic-with-a-name-that-is-longer-than-anybody-would-like-it-to-be-in-a-plot")
+    rows = [(topic, 90 - 30 * n, 40 - 20 * n) for n, topic in enumerate(names)]
+    alike = {"added": 0, "removed": 0, "queues": 90, "perm": 0, "other": 0, "brokers": 2}
+    alike |= {"busiest_hour": at(4), "busiest_hour_changes": 12, "fetches_max": 50_000}
+    return [*table("A7", "topic changes flips", *rows, **alike), a_row("A7", changes=3000, flips=0)]
 
 
 def _queue_balance():
-    return a_result(
-        "A8",
-        *(
-            a_row(
-                "A8",
-                kind="broker",
-                broker_name=f"broker-{n:02}",
-                broker_addr=f"10.0.0.{n}:10911",
-                queues=900 - 100 * n,
-                share=0.2,
-                tps=4_000.0 - 500 * n,
-                tps_share=0.25 - 0.01 * n,
-                ratio=1.8 - 0.2 * n,
-                max_mean=1.8,
-                cv=0.3,
-                gini=0.21,
-            )
-            for n in range(6)
-        ),
+    columns = "broker_name broker_addr queues tps tps_share ratio"
+    rows = [
+        (f"broker-{n:02}", f"10.0.0.{n}:10911", 900 - 100 * n, 4_000.0 - 500 * n, 0.25 - 0.01 * n, 1.8 - 0.2 * n)
+        for n in range(6)
+    ]
+    of_set = {"broker_name": "broker-00", "basis": "queues"}
+    of_set["reason"] = "one of the fullest sets of the cluster: 900 queues"
+    return [
+        *table("A8", columns, *rows, kind="broker", share=0.2, max_mean=1.8, cv=0.3, gini=0.21),
         a_row("A8", kind="topic", topic="orders", queues=48, spread=16),
-        *(
-            a_row(
-                "A8",
-                **(_proposal() | {"topic": topic}),
-                broker_name="broker-00",
-                position=position,
-                basis="queues",
-                reason="one of the fullest sets of the cluster: 900 queues",
-            )
-            for position, topic in enumerate(("orders", "payments"), start=1)
-        ),
-    )
+        a_row("A8", **_proposal("orders"), **of_set, position=1),
+        a_row("A8", **_proposal("payments"), **of_set, position=2),
+    ]
 
 
-def _proposal():
-    steps = {
-        "steps": ["expect read=16 write=16", "update read=16 write=8", "drain", "update read=8 write=8"],
-        "commands": [
-            "mqadmin topicRoute -t 'orders'",
-            "mqadmin updateTopic -r 16 -w 8",
-            "mqadmin consumerProgress -g 'orders-readers'",
-            "mqadmin updateTopic -r 8 -w 8",
-        ],
-    }
-    return {
-        "kind": "proposal",
-        "topic": "orders",
-        "read_now": 16,
-        "write_now": 16,
-        "read_proposed": 8,
-        "write_proposed": 8,
-        "confidence": 0.86,
-        **steps,
-    }
+def _proposal(topic):
+    counts = {"read_now": 16, "write_now": 16, "read_proposed": 8, "write_proposed": 8, "confidence": 0.86}
+    steps = ["expect read=16 write=16", "update read=16 write=8", "drain", "update read=8 write=8"]
+    commands = [
+        "mqadmin topicRoute -t 'orders'",
+        "mqadmin updateTopic -r 16 -w 8",
+        "mqadmin consumerProgress -g 'orders-readers'",
+        "mqadmin updateTopic -r 8 -w 8",
+    ]
+    return counts | {"kind": "proposal", "topic": topic, "steps": steps, "commands": commands}
 
 
 def _queue_scaling():
-    return a_result(
-        "A9",
-        a_row(
-            "A9",
-            kind="topic",
-            topic="orders",
-            verdict="shrink",
-            sets=2,
-            queues_now=32,
-            queues_proposed=16,
-            days=7,
-            days_differing=7,
-            p95_tps=900.0,
-            consumers=4,
-            lag=0,
-        ),
-        a_row(
-            "A9",
-            kind="topic",
-            topic=HOSTILE,
-            verdict="keep",
-            sets=2,
-            queues_now=16,
-            queues_proposed=16,
-            days=7,
-            days_differing=1,
-            p95_tps=5_000.0,
-            consumers=4,
-            lag=9,
-        ),
-        *(
-            a_row(
-                "A9",
-                **_proposal(),
-                broker_name=f"broker-{n:02}",
-                position=n + 1,
-                reason="900 messages a second at most on a day",
-            )
-            for n in range(2)
-        ),
-    )
+    columns = "topic verdict queues_now queues_proposed days_differing p95_tps lag"
+    topics = [("orders", "shrink", 32, 16, 7, 900.0, 0), (HOSTILE, "keep", 16, 16, 1, 5_000.0, 9)]
+    why = {"reason": "900 messages a second at most on a day"}
+    return [
+        *table("A9", columns, *topics, kind="topic", sets=2, days=7, consumers=4),
+        *table("A9", "broker_name position", ("broker-00", 1), ("broker-01", 2), **_proposal("orders"), **why),
+    ]
 
 
 def _failovers():
-    return a_result(
-        "A10",
+    columns = "broker_name failover_id new_master elected register_s spread_s total_s serve_s lead_s address_total_s"
+    columns += " detect_s slowest_namesrv missing"
+    names = [f"broker-{n:02}" for n in range(4)]
+    ids = [f"DefaultCluster/{name}/{n + 2}" for n, name in enumerate(names)]
+    rows = [
+        (names[0], ids[0], *[None] * 8, 11.0, None, ["elected", "visible"]),
         *(
-            a_row(
-                "A10",
-                kind="failover",
-                broker_name=f"broker-{n:02}",
-                failover_id=f"DefaultCluster/broker-{n:02}/{n + 2}",
-                old_master=1,
-                new_master=2 if n else None,
-                cause="timeout",
-                attempts=0,
-                elected=at(4, f"10:0{n}:00") if n else None,
-                detect_s=11.0 + n,
-                start_s=0.01,
-                elect_s=0.2,
-                notify_s=0.03,
-                register_s=1.5 if n else None,
-                spread_s=4.0 * n if n else None,
-                total_s=18.0 + 5 * n if n else None,
-                serve_s=0.4 if n else None,
-                lead_s=0.3 if n == 1 else None,
-                address_total_s=12.9 if n == 1 else None,
-                namesrvs=["ns-0", "ns-1"],
-                visible_ms=[1500, 5500],
-                slowest_namesrv="ns-1" if n else None,
-                missing=[] if n else ["elected", "visible"],
+            (
+                names[n],
+                ids[n],
+                2,
+                at(4, f"10:0{n}:00"),
+                1.5,
+                4.0 * n,
+                18.0 + 5 * n,
+                0.4,
+                lead_s,
+                s,
+                11.0 + n,
+                "ns-1",
+                [],
             )
-            for n in range(4)
+            for n, lead_s, s in ((1, 0.3, 12.9), (2, None, None), (3, None, None))
         ),
-        *(
-            a_row("A10", kind="phase", phase=name, n=3, p50_s=s, p95_s=2 * s, max_s=2 * s)
-            for name, s in (("detect", 12.0), ("elect", 0.2), ("total", 25.0))
-        ),
-    )
+    ]
+    alike = {"old_master": 1, "cause": "timeout", "attempts": 0, "start_s": 0.01, "elect_s": 0.2, "notify_s": 0.03}
+    alike |= {"namesrvs": ["ns-0", "ns-1"], "visible_ms": [1500, 5500]}
+    phases = [(name, s, 2 * s, 2 * s) for name, s in (("detect", 12.0), ("elect", 0.2), ("total", 25.0))]
+    return [
+        *table("A10", columns, *rows, kind="failover", **alike),
+        *table("A10", "phase p50_s p95_s max_s", *phases, kind="phase", n=3),
+    ]
 
 
 def _restart_storms():
-    return a_result(
+    columns = "cause start end seconds brokers registrations share loop_lag_max_ms rejected namesrvs"
+    return table(
         "A11",
-        a_row(
-            "A11",
-            cause="brokers",
-            start=at(5, "03:00:00"),
-            end=at(5, "03:00:40"),
-            seconds=40.0,
-            brokers=24,
-            registrations=72,
-            known=80,
-            share=0.3,
-            loop_lag_max_ms=180.0,
-            rejected=3,
-            namesrvs=["ns-0"],
-        ),
-        a_row(
-            "A11",
-            cause="namesrv",
-            start=at(6),
-            end=at(6, "00:00:30"),
-            seconds=30.0,
-            brokers=80,
-            registrations=80,
-            known=80,
-            share=1.0,
-            loop_lag_max_ms=None,
-            rejected=None,
-            namesrvs=["ns-1"],
-        ),
+        columns,
+        ("brokers", at(5, "03:00:00"), at(5, "03:00:40"), 40.0, 24, 72, 0.3, 180.0, 3, ["ns-0"]),
+        ("namesrv", at(6), at(6, "00:00:30"), 30.0, 80, 80, 1.0, None, None, ["ns-1"]),
+        known=80,
     )
 
 
 def _anomalies():
-    return a_result(
+    columns = "broker_name broker_id metric start end windows value baseline z"
+    return table(
         "A13",
-        a_row(
-            "A13",
-            broker_name="broker-03",
-            broker_id=1,
-            metric="interval_max_ms",
-            start=at(4, "12:00:00"),
-            end=at(4, "13:00:00"),
-            windows=6,
-            value=90_000.0,
-            baseline=30_400.0,
-            z=40.0,
-        ),
-        a_row(
-            "A13",
-            broker_name=HOSTILE,
-            broker_id=0,
-            metric="missed",
-            start=at(7),
-            end=at(7, "00:20:00"),
-            windows=2,
-            value=9.0,
-            baseline=0.0,
-            z=12.0,
-        ),
+        columns,
+        ("broker-03", 1, "interval_max_ms", at(4, "12:00:00"), at(4, "13:00:00"), 6, 90_000.0, 30_400.0, 40.0),
+        (HOSTILE, 0, "missed", at(7), at(7, "00:20:00"), 2, 9.0, 0.0, 12.0),
     )
 
 
@@ -483,82 +257,46 @@ def _correlated_failures():
         ("broker-01:1", "broker-02:0", 0.8),
         ("broker-05:1", "broker-06:0", 0.2),
     ]
-    return a_result(
-        "A14",
-        *(
-            a_row(
-                "A14",
-                broker_a=a,
-                broker_b=b,
-                cluster_b="DefaultCluster",
-                jaccard=alike,
-                joint_minutes=40,
-                joint_outages=3,
-                minutes_a=44,
-                minutes_b=45,
-            )
-            for a, b, alike in racks
-        ),
-    )
+    minutes = {"joint_minutes": 40, "joint_outages": 3, "minutes_a": 44, "minutes_b": 45}
+    return table("A14", "broker_a broker_b jaccard", *racks, cluster_b="DefaultCluster", **minutes)
 
 
 def _resources():
     days = list(range(20_514, 20_544))
-    for source, resource, now, slope, limit in (
-        ("namesrv", "connections", 9_000, 120.0, 16_384.0),
-        ("namesrv", "resident_memory_bytes", 600_000_000, 1_000_000.0, float(2**30)),
-        ("namesrv", "queues", 80_000, 0.0, None),
-        ("controller", "etcd_db_bytes", 4_000_000, 1_000.0, float(2**31)),
-    ):
-        yield a_row(
-            "A12",
-            source=source,
-            resource=resource,
-            days=30,
-            now=float(now),
-            slope_day=slope,
-            slope_p10=slope * 0.8,
-            slope_p90=slope * 1.2,
-            in_30d=now + 30 * slope,
-            p10=now + 24 * slope,
-            p90=now + 36 * slope,
-            limit=limit,
-            days_left=(limit - now) / slope if limit and slope else None,
-            history_days=days,
-            history=[round(now - slope * (29 - n)) for n in range(30)],
+    columns = "source resource now slope_day limit in_30d p10 p90 slope_p10 slope_p90 days_left history"
+    rows = [
+        (
+            *(source, resource, float(now), slope, limit, now + 30 * slope, now + 24 * slope, now + 36 * slope),
+            *(slope * 0.8, slope * 1.2, (limit - now) / slope if limit and slope else None),
+            [round(now - slope * (29 - n)) for n in range(30)],
         )
-    yield a_row("A12", source="namesrv", resource="brokers", days=2, now=80.0, history_days=days[:2], history=[80, 80])
+        for source, resource, now, slope, limit in (
+            ("namesrv", "connections", 9_000, 120.0, 16_384.0),
+            ("namesrv", "resident_memory_bytes", 600_000_000, 1_000_000.0, float(2**30)),
+            ("namesrv", "queues", 80_000, 0.0, None),
+            ("controller", "etcd_db_bytes", 4_000_000, 1_000.0, float(2**31)),
+        )
+    ]
+    few = {"days": 2, "now": 80.0, "history_days": days[:2], "history": [80, 80]}
+    return [
+        *table("A12", columns, *rows, days=30, history_days=days),
+        a_row("A12", source="namesrv", resource="brokers", **few),
+    ]
 
 
 def _resizes():
     for n, (topic, outcome) in enumerate((("orders", "done"), ("payments", "running"), (HOSTILE, "aborted"))):
         who = {"topic": topic, "operation_id": f"{topic}.{n}", "resize": "shrink", "result": outcome}
-        yield a_row(
-            "A15",
-            **who,
-            kind="operation",
-            phase="DONE" if outcome == "done" else "BLOCKED",
-            requested_by="an operator",
-            problem=None if outcome == "done" else "readers has 900 messages left",
-            sets=2,
-            write_from=16,
-            write_to=8,
-            created=at(4, "10:00:00"),
-            ended=None if outcome == "running" else at(4, "11:00:00"),
-            seconds=3600.0 * (n + 1),
-            reopened=n % 2,
-            longest_phase="DRAIN",
-            longest_s=1800.0 * (n + 1),
-            evidence=["readers has consumed everything"],
-            samples_before=30,
-            samples_during=60,
-            samples_after=30 if outcome == "done" else 0,
-            tps_before=900.0,
-            tps_during=950.0,
-            tps_after=910.0 if outcome == "done" else None,
-            queue_tps_before=56.25,
-            queue_tps_after=113.75 if outcome == "done" else None,
-        )
+        usual = {"kind": "operation", "requested_by": "an operator", "sets": 2, "write_from": 16, "write_to": 8}
+        usual |= {"created": at(4, "10:00:00"), "seconds": 3600.0 * (n + 1), "reopened": n % 2}
+        usual |= {"longest_phase": "DRAIN", "longest_s": 1800.0 * (n + 1)}
+        usual |= {"evidence": ["readers has consumed everything"], "samples_before": 30, "samples_during": 60}
+        usual |= {"tps_before": 900.0, "tps_during": 950.0, "queue_tps_before": 56.25}
+        usual["ended"] = None if outcome == "running" else at(4, "11:00:00")
+        end = {"phase": "BLOCKED", "problem": "readers has 900 messages left", "samples_after": 0}
+        if outcome == "done":
+            end = {"phase": "DONE", "samples_after": 30, "tps_after": 910.0, "queue_tps_after": 113.75}
+        yield a_row("A15", **who, **usual, **end)
         for phase, seconds in (("PLANNED", 2.0), ("QUIESCE", 95.0), ("DRAIN", 1800.0 * (n + 1)), ("BLOCKED", 40.0)):
             yield a_row("A15", **who, kind="phase", phase=phase, seconds=seconds, entries=1)
         lags = {"lag_max_before": 500, "lag_max_during": 70_000, "lag_max_after": 0 if outcome == "done" else None}

@@ -1,7 +1,6 @@
 """Things to plant in a history, each with its truth."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -238,20 +237,6 @@ def scaling_decisions(controller: str, topic: str, decided: Sequence[tuple[int, 
     )
 
 
-def new_master_seen(failover: Failover, after_us: Mapping[str, int]) -> Plant:
-    """Plant the registration of the new master, broker id 1 before, on NameServers, so many us after its election."""
-    cluster = failover.failover_id.split("/")[0]
-    who = {"cluster": cluster, "broker_name": failover.broker_name, "broker_id": 0}
-    values = {**who, "broker_addr": f"{failover.broker_name}-1:10911", "role": "master"}
-    return Plant(
-        happenings=tuple(
-            PlannedEvent(failover.elected_us + delay_us, server, "broker_state", "role_changed", values)
-            for server, delay_us in after_us.items()
-        ),
-        truth={"shown": tuple((failover.failover_id, server, delay) for server, delay in after_us.items())},
-    )
-
-
 def role_address_moved(
     failover: Failover, address: str, given_us: int, after_us: Mapping[str, int | None], *, is_checked: bool = True
 ) -> Plant:
@@ -287,10 +272,3 @@ def slow_spell(broker: BrokerKey, from_us: int, to_us: int, *, every_us: int, st
     """
     stills = tuple(Freeze(broker, at_us, at_us + still_us) for at_us in range(from_us, to_us, every_us))
     return Plant(freezes=stills, truth={"spells": (Spell(broker, from_us, to_us),)})
-
-
-def busy_spell(topic: str, broker: BrokerKey, from_us: int, to_us: int, *, every_us: int) -> Plant:
-    """Plant a master whose topic is altered again and again."""
-    changes = (to_us - from_us) // every_us
-    busy = churner(topic, broker.broker_name, from_us, every_us=every_us, changes=changes)
-    return replace(busy, truth={**busy.truth, "spells": (Spell(broker, from_us, to_us),)})

@@ -5,14 +5,10 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hand_tables import days, found
-from synthetic.frames import frames
-from synthetic.generator import generate
-from synthetic.plan import DAY, HOUR, MINUTE, MONDAY, SECOND, Broker, BrokerKey, End, Freeze, Outage, Plan, Plant
+from hand_tables import days
 
-from analytics.jobs.a05_timeout_recommendation import FALSE_ALARM_COST_S, FALSE_ALARMS_A_DAY, GRID_S, JOB, with_periods
+from analytics.jobs.a05_timeout_recommendation import FALSE_ALARM_COST_S, FALSE_ALARMS_A_DAY, GRID_S, with_periods
 from analytics.shared.heartbeats.timeout_evidence import PARTS
-from analytics.shared.job import Span
 from analytics.spark.schemas import struct_of
 
 DAY_MS = 86_400_000
@@ -182,28 +178,3 @@ def test_phi_accrual_is_judged_by_the_same_measure(result):
     assert result["paused"]["phi_threshold"] == 4
     assert result["paused"]["phi_fp_day"] == pytest.approx(1 / 91)
     assert result["new"]["phi_threshold"] is None
-
-
-#: It beats on the half minutes.
-PAUSED = Broker(key=BrokerKey("paused"), since_us=MONDAY)
-
-
-def silent(minute, heartbeats):
-    """A pause in which so many beats do not come."""
-    from_us = MONDAY + minute * MINUTE + 15 * SECOND
-    return Freeze(PAUSED.key, from_us, from_us + heartbeats * 30 * SECOND)
-
-
-def test_heartbeat_gaps_of_a_broker_are_found_in_rows_of_three_name_servers(spark):
-    # Three silences of 90 s, two of 150 s, in which it is given up and comes back; and it is dead for ten minutes once.
-    freezes = (silent(60, 2), silent(120, 2), silent(180, 2), silent(240, 4), silent(300, 4))
-    death = Outage(PAUSED.key, MONDAY + 20 * HOUR, MONDAY + 20 * HOUR + 10 * MINUTE, End.SILENT)
-    history = generate(Plan(brokers=(PAUSED,)).with_plants(Plant(freezes=freezes, outages=(death,))))
-    (row,) = found(JOB, frames(spark, history.rows), Span(MONDAY, MONDAY + DAY))
-    assert row["evidence_days"] == pytest.approx(1, abs=0.01)
-    # Each server gave it up twice, but that was twice, not six times.
-    assert row["current_fp_day"] == pytest.approx(2 / row["evidence_days"])
-    assert row["failures"] == 3
-    # All three servers count for the choice: a minute for each false alarm, against three failures.
-    assert (row["recommended_timeout_s"], row["fp_day"], row["confidence"]) == (165, 0, "low")
-    assert row["fp_day_upper"] == pytest.approx(-math.log(0.05) / row["evidence_days"])

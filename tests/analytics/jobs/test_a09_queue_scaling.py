@@ -1,10 +1,9 @@
 import shlex
 
 import pytest
-from hand_tables import DAY_US, HOUR_US, MINUTE_US, days, found, found_by_day, in_order, published, row, tables
-from pyspark.sql import functions as F
+from hand_tables import DAY_US, HOUR_US, MINUTE_US, days, published, row, tables
 
-from analytics.jobs.a09_queue_scaling import JOB, MINUTES_MIN, QUEUE_TPS_TARGET, needed
+from analytics.jobs.a09_queue_scaling import JOB, MINUTES_MIN
 
 SETS = ("a", "b")
 NOW_US = 6 * DAY_US + HOUR_US
@@ -216,21 +215,3 @@ def test_the_run_after_a_proposal_was_applied_proposes_nothing(spark, parts, res
     again = topics(published(JOB, [parts, JOB.parts(after, days(8))], days(8)))
     assert len(again) == len(reported)
     assert {topic: row["verdict"] for topic, row in again.items() if row["verdict"] not in ("keep", "wait")} == {}
-
-
-def test_need_never_falls_when_load_rises(spark):
-    rates = spark.range(40).select((F.col("id") * 1_000).alias("tps"))
-    counts = [row.need for row in rates.select(needed(F.col("tps"), F.lit(2), F.lit(2)).alias("need")).collect()]
-    assert counts == sorted(counts)
-    assert counts[-1] == 39_000 // QUEUE_TPS_TARGET
-
-
-@pytest.mark.broad
-def test_parts_of_days_give_what_parts_of_the_whole_span_give(spark):
-    inputs = tables(
-        spark,
-        offset_sample=samples("growing", CLASSES["growing"][-2:]),
-        route_snapshot=a_snapshot({"growing": EVEN}, at_us=DAY_US + MINUTE_US),
-        broker_state=known_sets(),
-    )
-    assert in_order(found_by_day(JOB, inputs, days(2))) == in_order(found(JOB, inputs, days(2)))

@@ -1,10 +1,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hand_tables import DAY_US, MONDAY_US, days, found, found_by_day, in_order, row, tables
-from synthetic.frames import frames
+from hand_tables import DAY_US, MONDAY_US, days
 
-from analytics.jobs.a12_capacity import DAYS_MAX, JOB, LIMITS, PART_COLUMNS, result, with_limits
+from analytics.jobs.a12_capacity import DAYS_MAX, LIMITS, PART_COLUMNS, result, with_limits
 from analytics.spark.schemas import struct_of
 
 FIRST_DAY = MONDAY_US // DAY_US
@@ -91,11 +90,6 @@ def test_what_is_beyond_its_limit_has_no_day_left(lines):
     assert lines["etcd_db_bytes"].days_left == 0
 
 
-def test_resource_without_a_limit_has_no_end(lines):
-    assert lines["line 5 0"].slope_p10 > 0
-    assert lines["line 5 0"].days_left is None
-
-
 def test_too_few_days_have_no_trend(lines):
     assert lines["three days"].slope_day is None
     assert lines["three days"].now == 3
@@ -105,28 +99,3 @@ def test_too_few_days_have_no_trend(lines):
 def test_days_of_long_ago_count_for_nothing(lines):
     assert lines["long"].days == DAYS_MAX
     assert lines["long"].slope_day == pytest.approx(1)
-
-
-def test_the_server_that_uses_most_counts_and_moments_and_days_that_were_cut_do_not(spark):
-    ticks = [
-        row("tick", day * DAY_US + n * 10_000_000, ns_id=ns, connections=9_999 if n == 50 else base + day, topics=7)
-        for day in range(2)
-        for ns, base in (("ns-1", 100), ("ns-2", 300))
-        for n in range(100)
-    ]
-    # Of today there is an hour, with more connections than there will be on the whole day.
-    ticks += [row("tick", 2 * DAY_US + n * 10_000_000, connections=5_000, topics=9) for n in range(40)]
-    ticks += [row("tick", n, ns_id="ctrl", source="controller", etcd_db_bytes=5, brokers=3) for n in range(3)]
-    inputs = tables(spark, ns_tick=ticks)
-    rows = found(JOB, inputs, days(3))
-    assert {(row["source"], row["resource"]): row["now"] for row in rows} == {
-        ("namesrv", "connections"): 301,
-        ("namesrv", "topics"): 7,
-        ("controller", "etcd_db_bytes"): 5,
-        ("controller", "brokers"): 3,
-    }
-    assert in_order(found_by_day(JOB, inputs, days(3))) == in_order(rows)
-
-
-def test_an_empty_history_has_no_forecast(spark):
-    assert found(JOB, frames(spark, {}), days(1)) == []

@@ -1,25 +1,7 @@
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from hand_tables import (
-    DAY_US,
-    HOUR_US,
-    MINUTE_US,
-    MONDAY_US,
-    SECOND_US,
-    days,
-    found,
-    found_by_day,
-    in_order,
-    row,
-    tables,
-)
-from synthetic.frames import frames
-from synthetic.generator import generate
-from synthetic.plan import Broker, BrokerKey, Plan, Plant, Topic, brokers
-from synthetic.plants import busy_spell, slow_spell
+from hand_tables import DAY_US, HOUR_US, MINUTE_US, MONDAY_US, SECOND_US, days, row, tables
 
 from analytics.jobs.a13_anomalies import BASELINE_DAYS, FLOORS, JOB, OF_HOUR, PART_COLUMNS, WINDOW_US, result
 from analytics.spark.schemas import struct_of
@@ -113,14 +95,6 @@ def test_anomaly_has_value_baseline_and_deviation(planted):
         assert (each.end - each.start).total_seconds() == each.windows * 600
 
 
-def test_usual_weeks_have_hardly_any_finding(spark):
-    random = np.random.default_rng(5)
-    everybody = parts(spark, {f"b{number:02}": usual(random) for number in range(BROKERS)})
-    found = findings(result(everybody, SPAN).collect())
-    # Six deviations twice in a row: less than one in ten thousand of 193,536 windows and metrics.
-    assert len(found) <= BROKERS * WINDOWS * len(FLOORS) / 10_000
-
-
 def heartbeats(*, intervals, ns="ns-1", broker="b", first_us=0, **more):
     at_us, reported = first_us, []
     for interval in intervals:
@@ -128,35 +102,6 @@ def heartbeats(*, intervals, ns="ns-1", broker="b", first_us=0, **more):
         about = {"broker_name": broker, "broker_id": 0, "interval_ms": interval, "period_ms": 30_000, "ns_id": ns}
         reported.append(row("heartbeat", at_us, **about, **more))
     return reported
-
-
-def test_one_bad_window_is_chance_and_two_in_a_row_are_an_anomaly(spark):
-    def life(bad):
-        """Intervals of a day; those that end in these windows are twice as long."""
-        intervals, at_ms = [], 0
-        while at_ms < DAY_US // 1000:
-            intervals.append(60_000 if (at_ms + 60_000) // (WINDOW_US // 1000) in bad else 30_000)
-            at_ms += intervals[-1]
-        return intervals
-
-    reported = [
-        *heartbeats(intervals=life({40}), broker="once"),
-        *heartbeats(intervals=life({40, 41, 42}), broker="thrice"),
-    ]
-    inputs = tables(spark, heartbeat=reported)
-    rows = [row for row in found(JOB, inputs, days(2)) if row["metric"] == "interval_mean_ms"]
-    assert {row["broker_name"] for row in rows} == {"thrice"}
-    assert rows[0]["baseline"] == pytest.approx(30_000)
-    assert in_order(found_by_day(JOB, inputs, days(2))) == in_order(found(JOB, inputs, days(2)))
-
-
-def test_result_has_the_number_of_judged_brokers(spark):
-    reported = [
-        *heartbeats(intervals=[30_000] * 2_900, broker="day"),
-        *heartbeats(intervals=[30_000] * 1_000, broker="morning"),
-    ]
-    rows = found(JOB, tables(spark, heartbeat=reported), days(2))
-    assert [(row["cluster"], row["metric"], row["brokers"]) for row in rows] == [("c", "judged", 1)]
 
 
 def test_windows_hold_heartbeats_summaries_and_changes_as_the_mean_of_namesrvs(spark):
@@ -184,58 +129,3 @@ def test_windows_hold_heartbeats_summaries_and_changes_as_the_mean_of_namesrvs(s
     metrics = {name: tuple(value for metric in FLOORS for value in row[OF_HOUR[metric]]) for name, row in rows.items()}
     assert metrics == {"b": (45_000, 75_000, 1.5, 2.5), "s": (1_100, 5_000, 4, 0)}
     assert {(row["hour_us"], *row["windows_us"]) for row in rows.values()} == {(MONDAY_US, MONDAY_US)}
-
-
-#: A usual Monday night is told of in three weeks; in the last of them some brokers are ill.
-NIGHT_US = 5 * HOUR_US
-LAST_US = MONDAY_US + 14 * DAY_US
-
-
-@pytest.fixture(scope="module")
-def spells(spark):
-    """What was planted in the rows of the last night, and what is found in those of all three, the farthest first."""
-    quick = Broker(key=BrokerKey("quick"), period_ms=5_000, timeout_ms=60_000, jitter_ms=50, drop=0.005)
-    slow, busy, *_ = crowd = brokers(4)
-    topics = Plant(topics=(Topic("TopicTest", tuple(broker.key.broker_name for broker in crowd)),))
-    usual = Plan(brokers=(*crowd, quick)).with_plants(topics)
-    ill = usual.with_plants(
-        slow_spell(slow.key, LAST_US + HOUR_US, LAST_US + 3 * HOUR_US, every_us=MINUTE_US, still_us=30 * SECOND_US),
-        slow_spell(
-            quick.key, LAST_US + 4 * HOUR_US, LAST_US + 5 * HOUR_US, every_us=MINUTE_US, still_us=10 * SECOND_US
-        ),
-        busy_spell("TopicTest", busy.key, LAST_US + 2 * HOUR_US, LAST_US + 150 * MINUTE_US, every_us=20 * SECOND_US),
-    )
-    nights = [
-        generate(replace(plan, start_us=start_us, end_us=start_us + NIGHT_US, seed=start_us))
-        for plan, start_us in ((usual, MONDAY_US), (usual, MONDAY_US + 7 * DAY_US), (ill, LAST_US))
-    ]
-    rows = {family: [row for night in nights for row in night.rows[family]] for family in JOB.inputs}
-    return nights[-1].truth.planted["spells"], findings(found(JOB, frames(spark, rows), days(15)))
-
-
-def is_of(row, spell):
-    """Tell whether a finding is about this spell; what ends in it began in the window before."""
-    began, ended = (round(row[name].timestamp() * 1e6) for name in ("start", "end"))
-    is_then = began >= spell.from_us - WINDOW_US and ended <= spell.to_us + WINDOW_US
-    return (row["broker_name"], row["broker_id"]) == tuple(spell.broker) and is_then
-
-
-def test_each_spell_is_found_in_rows_for_most_of_its_time(spells):
-    truth, rows = spells
-    for spell in truth:
-        longest = max((row["windows"] for row in rows if is_of(row, spell)), default=0)
-        assert longest * WINDOW_US >= 0.9 * (spell.to_us - spell.from_us), spell
-
-
-def test_nothing_else_is_found_in_rows(spells):
-    truth, rows = spells
-    assert [row for row in rows if not any(is_of(row, spell) for spell in truth)] == []
-
-
-def test_slow_broker_is_found_by_heartbeats_and_by_summaries(spells):
-    _, rows = spells
-    slow = next(row for row in rows if (row["broker_name"], row["metric"]) == ("broker-000", "interval_mean_ms"))
-    assert (slow["value"], slow["baseline"]) == (pytest.approx(60_000, rel=0.01), pytest.approx(30_000, rel=0.01))
-    quick = next(row for row in rows if (row["broker_name"], row["metric"]) == ("quick", "missed"))
-    # Two beats in each of ten minutes, and now and then one more.
-    assert quick["value"] == pytest.approx(21, abs=3)

@@ -1,5 +1,6 @@
 """Many histories as one, so that Spark plans once for all of them: each with servers and clusters of its own."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -42,12 +43,18 @@ def _named(row: Row, prefix: str) -> Row:
 
 
 def apart(reported: Iterable[Row]) -> dict[int, list[Row]]:
-    """Return what was told of each history; what is about two of them is left out."""
+    """Return what was told of each history, without its number; what is about two of them is left out."""
     found: dict[int, list[Row]] = {}
     for row in reported:
-        names = {name: row[name].partition(":") for name in _NAMING if row.get(name) is not None}
-        numbers = {number for number, _, _ in names.values()}
+        numbers = {row[name].partition(":")[0] for name in _NAMING if row.get(name) is not None}
         if len(numbers) == 1:
-            own = {name: rest for name, (_, _, rest) in names.items()}
-            found.setdefault(int(numbers.pop()), []).append(row | own)
+            number = numbers.pop()
+            found.setdefault(int(number), []).append({name: _bare(value, number) for name, value in row.items()})
     return found
+
+
+def _bare(value: Any, number: str) -> Any:
+    """Return a name, a list of names, or words with a name in them, without the number of their history."""
+    if isinstance(value, list):
+        return [_bare(each, number) for each in value]
+    return re.sub(rf"(^| ){number}:", r"\1", value) if isinstance(value, str) else value
