@@ -7,7 +7,7 @@ RUN_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants size clean
+.PHONY: run test test-all test-java test-spark test-browser check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants size clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -61,12 +61,16 @@ coverage: $(VENV)/.dev
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
-## test: the fast checks, then each behaviour once; 8 minutes on two cores
+## test: the fast checks, all rules and servers, and a smoke of each real peer; some eight minutes on two cores
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check collect
 	$(PYTEST) -m "not soak and not broad"
 
-## test-all: what CI runs: `make test`, and then the same behaviour over many more inputs, versions and minutes
+## test-java, test-spark, test-browser: all tests with these peers
+test-java test-spark test-browser: test-%: $(VENV)/.dev
+	$(PYTEST) -m "$* and not soak"
+
+## test-all: what CI runs: `make test`, and then everything else but `make soak`
 test-all: test
 	$(PYTEST) -m "broad and not soak"
 

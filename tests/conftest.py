@@ -37,6 +37,19 @@ LONG = (
     "integration/test_java_registration.py",
 )
 
+#: Of each kind of peer that takes long to start, what `make test` runs. The rest is broad.
+SMOKE = (
+    "acceptance/scaling/test_resizes.py::test_grow_loses_nothing_while_a_consumer_is_killed",
+    "analytics/cli/test_rmq_analytics.py",
+    "analytics/jobs/test_a10_failover_timeline.py",
+    "console/test_console_in_a_browser.py",
+    "integration/test_java_registration.py::test_a_single_topic_registration_is_routed_before_the_next_full_one",
+    "integration/test_java_role_addresses.py",
+    "offsets/readings/test_java_readings.py",
+    "rmq/test_rmq_with_java.py::test_status_is_well",
+    "rmq/test_rmq_with_java.py::test_topic_is_created_changed_shown_and_deleted",
+)
+
 _started_before = pytest.StashKey[int]()
 _internal_errors = []
 
@@ -45,8 +58,17 @@ def pytest_report_header():
     return programs.header()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     folder = config.rootpath / "tests"
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker("spark")
+        if hasattr(item.module, "a_tab"):
+            item.add_marker("browser")
+        is_peer = any(item.get_closest_marker(peer) for peer in ("java", "spark", "browser"))
+        if is_peer and not item.nodeid.removeprefix("tests/").startswith(SMOKE):
+            item.add_marker("broad")
 
     def turn(item):
         path = item.path.relative_to(folder)
