@@ -98,6 +98,8 @@ class LogProof(NamedTuple):
     is_exact: bool = False
     #: Without epochs, what lies before this place may be another tail, behind which this log has copied the rest.
     same_from: int = 0
+    #: Where the log began: fingerprints below it were not compared.
+    begin: int = 0
 
     def of_run(self, own: Iterable[Fingerprint], began_at: int = 0, *, lasted: bool = False) -> "LogProof":
         """Return the proof for readings of one run of a master, of which these fingerprints are.
@@ -110,7 +112,7 @@ class LogProof(NamedTuple):
         """
         if self.is_exact and lasted:
             return self
-        seen = [mark for mark in own if mark.end <= self.same_until]
+        seen = [mark for mark in own if self.begin <= mark.place and mark.end <= self.same_until]
         return self._replace(
             same_until=max((mark.end for mark in seen), default=0),
             same_from=min((mark.place for mark in seen if mark.place >= began_at), default=self.same_until),
@@ -138,17 +140,18 @@ def prove(before: LogBefore, now: LogNow, looks: Iterable[Look]) -> LogProof:
             part = max(same_until, now.begin)
             # A master that lost its log goes on in its epoch: without a message that matches it may be any log.
             if same_until and epochs_part is not None and part <= epochs_part <= fingerprint.place:
-                return LogProof(epochs_part, epochs_part, is_exact=True)
-            return LogProof(same_until, part)
+                return LogProof(epochs_part, epochs_part, is_exact=True, begin=now.begin)
+            return LogProof(same_until, part, begin=now.begin)
         same_until = fingerprint.end
     if not same_until:
         return LogProof(0, None, "no message that was read before is still in the log")
     if epochs_part is None:
         # The end of a shorter log has moved since the promotion: only messages that match are the same for certain.
-        return LogProof(same_until, same_until if now.end < before.end else None)
+        return LogProof(same_until, same_until if now.end < before.end else None, begin=now.begin)
     if epochs_part < same_until:
         return LogProof(0, None, f"the epochs diverge at {epochs_part}, but the messages match")
-    return LogProof(epochs_part, epochs_part if epochs_part < before.end else None, is_exact=True)
+    parted_at = epochs_part if epochs_part < before.end else None
+    return LogProof(epochs_part, parted_at, is_exact=True, begin=now.begin)
 
 
 def _end_by_epochs(before: Sequence[LogEpoch] | None, now: LogNow) -> int | None:

@@ -155,6 +155,16 @@ class FollowedMaster(Following):
     last = None
 
 
+class _Repairing:
+    """The requests of repairs: what these have seen decides, not what a reading saw at the same time."""
+
+    def __init__(self, manager):
+        self.manager = manager
+
+    async def invoke(self, *values):
+        return await self.manager.invoke(*values, repairs=True)
+
+
 class Manager:
     """A manager: the product's readings and repairs over the requests of this model."""
 
@@ -165,7 +175,7 @@ class Manager:
         self.told = []
         #: What readings of the master knew of rewinds: (monotonic ms, moves).
         self.seen_moves = []
-        #: Address -> what a broker had when it was read last as a replica, or as master, and what it knew of rewinds.
+        #: Address -> what a broker had when it was read last as a replica, or by a repair, and what it knew of rewinds.
         self.seen_copies, self.seen_now = {}, {}
         self.tasks = BackgroundTasks(self._failed)
         self.following = FollowedMaster(world.clock, self.told.append)
@@ -181,7 +191,7 @@ class Manager:
         )
         limits = AdminLimits(requests_max=64, requests_per_peer_max=16)
         self.repairer = Repairer(
-            AdminClient(self, limits),
+            AdminClient(_Repairing(self), limits),
             world.clock,
             self.told.append,
             world.folder / f"{number}-repairs",
@@ -225,7 +235,7 @@ class Manager:
 
     # Requests
 
-    async def invoke(self, address, request, timeout_ms, before_send=lambda: None):
+    async def invoke(self, address, request, timeout_ms, before_send=lambda: None, *, repairs=False):
         world = self.world
         await asyncio.sleep(world.random.uniform(0.0001, 0.003))
         await self._while_paused()
@@ -242,9 +252,10 @@ class Manager:
             raise ConnectionRefused(address, "nobody listens")
         if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET:
             seen = {key: (broker.offset(*key), moves) for key, moves in broker.moves.items()}
-            if broker is world.master:
-                self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
+            if repairs:
                 self.seen_now[address] = seen
+            elif broker is world.master:
+                self.seen_moves = [*self.seen_moves[-20:], (world.clock.now_ms(), dict(broker.moves))]
             else:
                 self.seen_copies[address] = seen
         answer = broker.answer(request, self._judge)
