@@ -4,8 +4,8 @@ Whoever changes a topic, a broker set or a setting that routes depend on drops t
 (`changes.py`): an answer found here, or sent to a request that is known, is never older than the tables.
 """
 
-from collections.abc import Collection
-from typing import Final, Protocol
+from collections.abc import Callable, Collection
+from typing import Final
 
 import msgspec
 
@@ -30,16 +30,6 @@ class RouteCounts(msgspec.Struct):
     found: SizeTally = msgspec.field(default_factory=lambda: SizeTally(BODY_BYTES_BOUNDS))
 
 
-class RouteObserver(Protocol):
-    """Follows which routes change, whether or not an answer was kept."""
-
-    def routes_dropped(self, topics: Collection[str]) -> None:
-        """Note topics whose routes change in the present step."""
-
-    def all_routes_dropped(self) -> None:
-        """Note that any route may change in the present step."""
-
-
 class RouteCache:
     """Topic -> form of the answer (its dialect) -> answer."""
 
@@ -47,16 +37,13 @@ class RouteCache:
         self._bytes_max = bytes_max
         self._responses: dict[str, dict[object, PreparedResponse]] = {}
         self._bytes = 0
-        self._observer: RouteObserver | None = None
+        #: Called with the topics whose routes change in the present step, None for all, kept or not.
+        self.dropped: Callable[[Collection[str] | None], None] | None = None
         self.counts = RouteCounts()
         #: How many answers were made for queries, and how many topics' answers were dropped because they were no
         #: longer true.
         self.misses = 0
         self.invalidated = 0
-
-    def observe(self, observer: RouteObserver) -> None:
-        """Report to an observer what is dropped from now on."""
-        self._observer = observer
 
     def get(self, topic: str, form: object) -> PreparedResponse | None:
         """Return the answer, if it is still true."""
@@ -80,16 +67,16 @@ class RouteCache:
         for topic in self._responses.keys() & topics:
             self._drop(topic)
             self.invalidated += 1
-        if self._observer is not None:
-            self._observer.routes_dropped(topics)
+        if self.dropped is not None:
+            self.dropped(topics)
 
     def clear(self) -> None:
         """Drop all, because something changed that every route depends on."""
         self.invalidated += len(self._responses)
         for topic in list(self._responses):
             self._drop(topic)
-        if self._observer is not None:
-            self._observer.all_routes_dropped()
+        if self.dropped is not None:
+            self.dropped(None)
 
     def _drop(self, topic: str) -> None:
         for answer in self._responses.pop(topic).values():

@@ -5,9 +5,10 @@ some of them at a time, so that requests of peers are answered in between.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from namesrv.core.change_log import (
     Change,
@@ -19,6 +20,7 @@ from namesrv.core.change_log import (
     WatchGap,
     WatchKind,
 )
+from namesrv.settings.config import NameServerConfig
 from remoting.clock import Clock
 from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, StreamPlaces, event_text
 from serving.http.views import HttpRefused, Unavailable
@@ -46,39 +48,17 @@ class WatcherObserver(Protocol):
         """Report a watcher whose connection was closed because it read nothing."""
 
 
-class WatchedThings(Protocol):
-    """What is watched, as events."""
+class WatchStreams(ABC):
+    """The log of what is watched, and its open watchers; what is watched, its children say."""
 
-    @property
-    def kind(self) -> WatchKind:
-        """What is watched."""
-
-    def present(self, key: str) -> bytes:
-        """Return the present state of a key as JSON; its latest change is in the log by then."""
-
-    def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
-        """Return the event with a present state."""
-
-    def gap_text(self, reason: GapReason, keys: tuple[str, ...]) -> bytes:
-        """Return the event of a gap."""
-
-
-class WatchStreams:
-    """The open watchers of one log."""
+    #: What is watched.
+    kind: ClassVar[WatchKind]
 
     def __init__(
-        self,
-        boot_id: str,
-        log: ChangeLog,
-        things: WatchedThings,
-        places: StreamPlaces,
-        clock: Clock,
-        observer: WatcherObserver,
+        self, boot_id: str, config: NameServerConfig, places: StreamPlaces, clock: Clock, observer: WatcherObserver
     ) -> None:
-        self.kind: Final = things.kind
         self._boot_id = boot_id
-        self.log = log
-        self.things = things
+        self.log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
         self.counts = WatchCounts()
         self._places = places
         self._clock = clock
@@ -86,6 +66,20 @@ class WatchStreams:
         self._open: dict[WatchCursor, WatchStream] = {}
         self._ready: deque[WatchStream] = deque()
         self._is_closing = False
+        #: Set when there is something to publish.
+        self._work = asyncio.Event()
+
+    @abstractmethod
+    def present(self, key: str) -> bytes:
+        """Return the present state of a key as JSON; its latest change is in the log by then."""
+
+    @abstractmethod
+    def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
+        """Return the event with a present state."""
+
+    @abstractmethod
+    def gap_text(self, reason: GapReason, keys: tuple[str, ...]) -> bytes:
+        """Return the event of a gap."""
 
     def id_of(self, number: int) -> str:
         """Return the id of the change with a number."""
@@ -218,21 +212,21 @@ class WatchStream:
 
     def _next(self) -> bytes:
         streams = self._streams
-        steps = self.cursor.take(streams.log, streams.things.present, CHUNK_BYTES)
+        steps = self.cursor.take(streams.log, streams.present, CHUNK_BYTES)
         streams.counts.events += len(steps)
         return b"".join(map(self._text, steps))
 
     def _text(self, step: WatchGap | PresentState | Change) -> bytes:
-        things = self._streams.things
+        streams = self._streams
         match step:
             case Change():
                 return step.text
             case PresentState():
-                event_id = None if step.number is None else self._streams.id_of(step.number)
-                return things.present_text(step.key, step.state, event_id)
+                event_id = None if step.number is None else streams.id_of(step.number)
+                return streams.present_text(step.key, step.state, event_id)
             case WatchGap():
-                self._streams.counts.gaps[step.reason] += 1
-                return things.gap_text(step.reason, step.keys)
+                streams.counts.gaps[step.reason] += 1
+                return streams.gap_text(step.reason, step.keys)
 
 
 def _number_of(event_id: str) -> int:

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core.change_log import ChangeLog, GapReason, WatchKind
+from namesrv.core.change_log import GapReason
 from namesrv.core.route_state import RouteState
 from namesrv.core.routes import broker_data
 from namesrv.core.tables.change import RouteTables
@@ -65,10 +65,10 @@ def plain_route_text(state: RouteState, settings: DurableSettings, topic: str) -
     return text
 
 
-class RouteWatch:
+class RouteWatch(WatchStreams):
     """Who watches which routes."""
 
-    kind: WatchKind = "routes"
+    kind = "routes"
 
     def __init__(
         self,
@@ -79,44 +79,35 @@ class RouteWatch:
         clock: Clock,
         observer: WatcherObserver,
     ) -> None:
+        super().__init__(boot_id, settings.config, places, clock, observer)
         self._state = state
         self._settings = settings
-        config = settings.config
-        self._topics_max = config.route_watch_topics_max
-        self._clock = clock
-        log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
-        self._log = log
-        self.streams = WatchStreams(boot_id, log, self, places, clock, observer)
+        self._topics_max = settings.config.route_watch_topics_max
         #: Followed topics whose routes may have changed.
         self._dropped: dict[str, None] = {}
-        self._work = asyncio.Event()
 
     @property
     def followed(self) -> int:
         """How many topics are followed: those that are watched, or were until a moment ago."""
-        return len(self._log.keys)
+        return len(self.log.keys)
 
     # What changes
 
-    def routes_dropped(self, topics: Collection[str]) -> None:
-        """Note topics whose routes change in this step; called before or after they do."""
-        if self._log.keys and (dropped := self._log.keys & topics):
+    def routes_dropped(self, topics: Collection[str] | None) -> None:
+        """Note topics whose routes change in this step, None for any; called before or after they do."""
+        if self.log.keys and (dropped := self.log.keys & (self.log.keys if topics is None else topics)):
             self._dropped.update(dict.fromkeys(dropped))
             self._work.set()
-
-    def all_routes_dropped(self) -> None:
-        """Note that any route may change in this step."""
-        self.routes_dropped(self._log.keys)
 
     async def publish_route_changes(self) -> None:
         """Turn what was noted into changes for the watchers, for ever."""
         while True:
             await self._work.wait()
             self._work.clear()
-            self._log.end_unwatched(self._clock.now_ms())
-            while self._dropped or self.streams.has_ready:
+            self.log.end_unwatched(self._clock.now_ms())
+            while self._dropped or self.has_ready:
                 self._publish_some()
-                self.streams.wake_some()
+                self.wake_some()
                 await asyncio.sleep(0)
 
     def _publish_some(self) -> None:
@@ -130,12 +121,12 @@ class RouteWatch:
         """Keep the change of a topic, if its route is another one than before; return its route."""
         self._dropped.pop(topic, None)
         state = self._state_of(topic)
-        followed = self._log.get(topic)
+        followed = self.log.get(topic)
         if followed is not None and followed.digest != (digest := _digest(state)):
             followed.digest = digest
             followed.changed_unix_ms = self._clock.unix_ms()
-            self.streams.notify(self._log.append(topic, lambda number: self._text(topic, state, number)))
-            if self.streams.has_ready:
+            self.notify(self.log.append(topic, lambda number: self._text(topic, state, number)))
+            if self.has_ready:
                 self._work.set()
         return state
 
@@ -154,20 +145,20 @@ class RouteWatch:
         for topic in unique:
             if not 0 < len(topic) <= NameTooLong.CHARS_MAX:
                 raise HttpRefused(f"A topic's name has 1 to {NameTooLong.CHARS_MAX} characters, not {len(topic)}.")
-        return self.streams.open(unique, after, client)
+        return self.open(unique, after, client)
 
     def present(self, key: str) -> bytes:
         """Return the present route of a topic as JSON, `null` if no broker has it."""
         if key in self._dropped:
             return self._publish(key)
         state = self._state_of(key)
-        if (followed := self._log.get(key)) is not None and not followed.digest:
+        if (followed := self.log.get(key)) is not None and not followed.digest:
             followed.digest = _digest(state)
         return state
 
     def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
         """Return the event with the present route of a topic."""
-        followed = self._log.get(key)
+        followed = self.log.get(key)
         changed_unix_ms = None if followed is None else followed.changed_unix_ms
         return _route_text(key, state, changed_unix_ms, event_id)
 
@@ -176,7 +167,7 @@ class RouteWatch:
         return event_text("gap", _encode(WatchGapEvent(reason=reason.value, topics=list(keys))))
 
     def _text(self, topic: str, state: bytes, number: int) -> bytes:
-        return _route_text(topic, state, self._clock.unix_ms(), self.streams.id_of(number))
+        return _route_text(topic, state, self._clock.unix_ms(), self.id_of(number))
 
     def _state_of(self, topic: str) -> bytes:
         return plain_route_text(self._state, self._settings, topic) or b"null"
@@ -195,10 +186,10 @@ def _digest(state: bytes) -> bytes:
 _ALL: Final = ""
 
 
-class ClusterWatch:
+class ClusterWatch(WatchStreams):
     """Who watches the brokers."""
 
-    kind: WatchKind = "cluster"
+    kind = "cluster"
 
     def __init__(
         self,
@@ -209,15 +200,12 @@ class ClusterWatch:
         clock: Clock,
         observer: WatcherObserver,
     ) -> None:
+        super().__init__(boot_id, config, places, clock, observer)
         self._tables = tables
-        self._clock = clock
-        self._log = log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
-        self.streams = WatchStreams(boot_id, log, self, places, clock, observer)
-        self._work = asyncio.Event()
 
     def record(self, events: tuple[Event, ...]) -> None:
         """Note what happened to brokers; nothing is kept while nobody watches."""
-        if not self._log.keys:
+        if not self.log.keys:
             return
         for event in events:
             for change in _changes_of(event):
@@ -228,7 +216,7 @@ class ClusterWatch:
         broker_set = self._tables.brokers.get(event.broker_name)
 
         def text_of(number: int) -> bytes:
-            event_id = self.streams.id_of(number)
+            event_id = self.id_of(number)
             data = ClusterWatchEvent(
                 change=change,
                 cluster=event.cluster,
@@ -241,7 +229,7 @@ class ClusterWatch:
             )
             return event_text("broker", _encode(data), event_id)
 
-        self.streams.notify(self._log.append(_ALL, text_of))
+        self.notify(self.log.append(_ALL, text_of))
         self._work.set()
 
     async def publish_cluster_changes(self) -> None:
@@ -249,14 +237,14 @@ class ClusterWatch:
         while True:
             await self._work.wait()
             self._work.clear()
-            self._log.end_unwatched(self._clock.now_ms())
-            while self.streams.has_ready:
-                self.streams.wake_some()
+            self.log.end_unwatched(self._clock.now_ms())
+            while self.has_ready:
+                self.wake_some()
                 await asyncio.sleep(0)
 
     def watch(self, after: str, client: str) -> WatchStream:
         """Return the stream of a new watcher; raises HttpRefused and Unavailable."""
-        return self.streams.open((_ALL,), after, client)
+        return self.open((_ALL,), after, client)
 
     def present(self, _: str) -> bytes:
         """Return nothing: the brokers there are have a path of their own, with pages."""
@@ -298,12 +286,12 @@ class Watches:
         places = StreamPlaces(watchers_max)
         self.routes = RouteWatch(boot_id, state, settings, places, clock, observer)
         self.cluster = ClusterWatch(boot_id, state.tables, settings.config, places, clock, observer)
-        state.route_cache.observe(self.routes)
+        state.route_cache.dropped = self.routes.routes_dropped
 
     @property
     def streams(self) -> tuple[WatchStreams, ...]:
         """The open watchers of each kind."""
-        return self.routes.streams, self.cluster.streams
+        return self.routes, self.cluster
 
     def close(self) -> None:
         """End all streams in order, and take no more: their clients go to other servers."""

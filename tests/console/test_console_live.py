@@ -112,14 +112,14 @@ async def test_a_change_at_a_server_reaches_all_pages_over_one_stream_to_that_se
         for each in pages:
             await watched(each)
         assert peer.opened == [None]
-        assert site.watches.cluster.streams.counts.watchers == 1
+        assert site.watches.cluster.counts.watchers == 1
         peer.send("id: p-2\nevent: cluster\ndata: {}\n\n")
         for each in pages:
             event = await next_change(each)
             assert (event.name, event.data["changed"]) == ("changed", [{"kind": "controller", "number": 0}])
         await stack.aclose()
         # With the last page the streams to servers end.
-        await until(lambda: peer.open == 0 and not site.watches.cluster.streams.counts.watchers)
+        await until(lambda: peer.open == 0 and not site.watches.cluster.counts.watchers)
 
 
 async def test_a_stream_that_is_cut_goes_on_after_its_last_event():

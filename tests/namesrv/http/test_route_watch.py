@@ -186,7 +186,7 @@ async def test_watchers_have_a_limit_and_a_place_is_free_once_one_leaves():
                 assert (status, headers["Retry-After"]) == (503, str(watch_streams.FULL_RETRY_S))
                 assert "routeWatchersMax" in body["error"]["message"]
             assert (await site.get("/healthz"))[0] == 200
-        await until(lambda: not site.watches.routes.streams.counts.watchers)
+        await until(lambda: not site.watches.routes.counts.watchers)
         async with EventReader.open(site.url, WATCH) as events:
             await events.next()
         text = (await site.get("/metrics"))[1]
@@ -224,7 +224,7 @@ async def test_stream_passes_proxies_unbuffered_and_is_stored_nowhere(site):
         status, headers, _ = await site.request(method, WATCH)
         assert (status, headers["Content-Type"]) == (200, "text/event-stream")
         assert (headers["Cache-Control"], headers["X-Accel-Buffering"]) == ("no-store", "no")
-    await until(lambda: not site.watches.routes.streams.counts.watchers)
+    await until(lambda: not site.watches.routes.counts.watchers)
 
 
 @contextlib.contextmanager
@@ -247,7 +247,7 @@ def change(site, number):
 async def test_slow_reader_gets_a_gap_and_the_last_route_and_holds_up_nobody():
     async with serving(NameServerConfig(route_watch_changes_max=8)) as site:
         with lazy_client(site) as slow:
-            counts, loop = site.watches.routes.streams.counts, asyncio.get_running_loop()
+            counts, loop = site.watches.routes.counts, asyncio.get_running_loop()
             await until(lambda: counts.watchers)
             async with EventReader.open(site.url, WATCH) as quick:
                 await quick.next()
@@ -265,7 +265,7 @@ async def test_slow_reader_gets_a_gap_and_the_last_route_and_holds_up_nobody():
 
 async def test_reader_that_reads_nothing_is_disconnected(site, monkeypatch):
     monkeypatch.setattr(event_stream, "STALL_S", 0.2)
-    counts = site.watches.routes.streams.counts
+    counts = site.watches.routes.counts
     with lazy_client(site):
         await until(lambda: counts.watchers)
         async with asyncio.timeout(30):
