@@ -222,7 +222,7 @@ async def test_new_leader_publishes_the_master_of_every_set_and_later_changes_in
     def role_changed(change):
         published.append((change.broker_name, change.master_epoch, change.is_repeated))
 
-    candidate.engine._role_changed = role_changed
+    candidate.engine.role_changed = role_changed
     # What a follower learns is not published.
     candidate.group.follows(OTHER)
     candidate.group.entry_changed(SET, OLD)
