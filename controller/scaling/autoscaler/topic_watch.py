@@ -3,7 +3,6 @@
 It holds a few kB, however long it watches. It reads no clock, and the same signals give the same verdicts.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -47,7 +46,9 @@ class TopicWatch:
         put_tps, unix_ms = signals.put_tps, signals.unix_ms
         findings = self._found(signals, policy.behind_ms)
         self._peaks.add(unix_ms, put_tps, most_clients(signals))
-        self._measure(findings)
+        rates = [each.numbers["queue_tps"] for each in findings if each.kind in _SATURATED]
+        if rates and min(rates) > 0:
+            self._peaks.measured_queue(min(rates))
         forecast = self._peaks.forecast(unix_ms)
         put_slope = self._window.put_slope()
         seen = (*findings, *foretold(signals, put_slope, forecast, outlook))
@@ -55,7 +56,11 @@ class TopicWatch:
         evidence = Evidence(
             signals=signals,
             seen=seen,
-            held=tuple(each for each in seen if self._window.holds(each.key, _window_ms(each, policy))),
+            held=tuple(
+                each
+                for each in seen
+                if self._window.holds(each.key, CALM_MS if each.kind is FindingKind.CALM else policy.window_ms)
+            ),
             put_slope=put_slope,
             forecast=forecast,
             resizes=resizes,
@@ -72,11 +77,6 @@ class TopicWatch:
         self._idle = (signals, behind_ms, findings) if signals.put_tps == 0 else None
         return findings
 
-    def _measure(self, findings: Iterable[Finding]) -> None:
-        rates = [each.numbers["queue_tps"] for each in findings if each.kind in _SATURATED]
-        if rates and min(rates) > 0:
-            self._peaks.measured_queue(min(rates))
-
 
 def with_limits(signals: TopicSignals, policy: ScalingPolicy) -> TopicSignals:
     """Return the signals with what queues and brokers take at most, where the policy says it."""
@@ -84,10 +84,6 @@ def with_limits(signals: TopicSignals, policy: ScalingPolicy) -> TopicSignals:
         return signals
     limited = partial(replace, put_tps_limit=policy.broker_writes_max, queue_tps_limit=policy.queue_writes_max)
     return replace(signals, sets={name: replace(each, load=limited(each.load)) for name, each in signals.sets.items()})
-
-
-def _window_ms(finding: Finding, policy: ScalingPolicy) -> int:
-    return CALM_MS if finding.kind is FindingKind.CALM else policy.window_ms
 
 
 def most_clients(signals: TopicSignals) -> int | None:

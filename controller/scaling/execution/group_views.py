@@ -14,7 +14,6 @@ from controller.scaling.resize.observation import ClientView, ConsumedQueue, Gro
 from controller.scaling.resize.operation import QueueId
 from remoting.admin.clients import RunningConsumer
 from remoting.admin.groups import GroupConnections, connections_of_group, groups_of_topic
-from remoting.admin.offset_table import TopicOffsets
 from remoting.background_tasks import all_results
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 from store.document_store import DocumentStore
@@ -105,19 +104,22 @@ class GroupObserver:
         self,
         topic: str,
         masters: Collection[str],
-        offsets: Iterable[TopicOffsets],
+        stored: Iterable[str],
         clients: ClientChoice,
         *,
         is_whole: bool,
     ) -> tuple[tuple[GroupView, ...] | None, list[str]]:
         """Return all groups, None if a master did not answer; and what is missing. `is_whole`: no other set has any.
 
-        Groups are those with subscriptions or offsets on any master: one that left years ago is among them.
+        Groups are those with subscriptions on any master, and those with `stored` offsets: one that left years ago is
+        among them.
         """
         missing: list[str] = []
         listed = await all_results(self._listed(each, topic, missing) for each in masters)
-        stored = (name for each in offsets for name in (*each.by_group, *each.broadcast_by_group))
-        names = sorted({name for each in listed for name in each} | set(filter(_is_of_users, stored)))
+        names = sorted(
+            {name for each in listed for name in each}
+            | {name for name in stored if name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)}
+        )
         if len(names) > GROUPS_MAX:
             missing.append(f"{topic} has {len(names)} groups, more than {GROUPS_MAX}: delete those that are not used")
         if missing:
@@ -126,7 +128,7 @@ class GroupObserver:
         views = await all_results(self._group(each, topic, masters, missing, clients, turns) for each in names)
         if missing:
             return None, missing
-        return await self._kinds.with_last(topic, views_of(views), is_whole=is_whole), missing
+        return await self._kinds.with_last(topic, views, is_whole=is_whole), missing
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
         try:
@@ -170,15 +172,6 @@ class GroupObserver:
             kind = GroupKind.ASSIGNED
         members = tuple(ClientView(client_id=each, queues=_queues(running.get(each), topic)) for each in sorted(where))
         return GroupView(name=name, kind=kind, clients=members)
-
-
-def views_of(views: Iterable[GroupView]) -> tuple[GroupView, ...]:
-    """Return groups in the order of their names."""
-    return tuple(sorted(views, key=lambda each: each.name))
-
-
-def _is_of_users(name: str) -> bool:
-    return name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def _chooses(connections: GroupConnections) -> bool:

@@ -19,7 +19,6 @@ from controller.scaling.rules.plan import SET_QUEUES_MAX
 from controller.scaling.rules.quiet import stale_producers
 from remoting.admin.client import AdminClient
 from remoting.admin.clients import ProducerClient, producers
-from remoting.admin.offset_table import TopicOffsets
 from remoting.admin.route_fetches import ClientFetches, host_of, watch_route_fetches
 from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, order_conf, registered_and_away, route_of
 from remoting.admin.topics import TopicDefinition
@@ -143,9 +142,11 @@ class TopicObserver:
         """Return everything that a plan has to know of a topic; who fetches its route is watched from now on."""
         await self._producers.begin(topic)
         answers, routes, names = await self._query_name_servers(topic, order=True)
-        numbers = {name: max(_queue_nums(route, name) for route in routes) for name in names}
-        too_many = {name: queues for name, queues in numbers.items() if queues > SET_QUEUES_MAX}
-        queue_ids = {name: range(0 if name in too_many else queues) for name, queues in numbers.items()}
+        numbers = dict.fromkeys(names, 0)
+        for name, queues in (item for route in routes for item in route.queues.items()):
+            numbers[name] = max(numbers[name], queues.read_queue_nums, queues.write_queue_nums)
+        too_many = {name: number for name, number in numbers.items() if number > SET_QUEUES_MAX}
+        queue_ids = {name: range(0 if name in too_many else number) for name, number in numbers.items()}
         requests = RoundRequests(self._admin, self._offsets)
         needs = ResizeNeeds(offsets=True, log=True, late=True)
         found = await self._query_sets(requests, topic, needs, queue_ids, routes)
@@ -337,13 +338,10 @@ class TopicObserver:
         *,
         is_whole: bool = False,
     ) -> ResizeObservation:
-        offsets = [
-            TopicOffsets(by_group=view.offsets or {}, broadcast_by_group=view.broadcast_offsets or {})
-            for view in observation.sets.values()
-        ]
-        masters = _masters(observation.sets.values())
+        views = observation.sets.values()
+        stored = [name for view in views for name in (*(view.offsets or ()), *(view.broadcast_offsets or ()))]
         observer = GroupObserver(requests, self._clients, self._kinds)
-        groups, missing = await observer.views(topic, masters, offsets, clients, is_whole=is_whole)
+        groups, missing = await observer.views(topic, _masters(views), stored, clients, is_whole=is_whole)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
 
     async def _with_definitions(self, observation: ResizeObservation) -> ResizeObservation:
@@ -381,11 +379,6 @@ def _registered(name: str, clusters: Collection[ClusterBrokers]) -> list[RoutedB
 
 def _masters(views: Iterable[SetView]) -> list[str]:
     return [each.master.address for each in views if each.master is not None]
-
-
-def _queue_nums(route: TopicRoute, broker_name: str) -> int:
-    queues = route.queues.get(broker_name)
-    return 0 if queues is None else max(queues.read_queue_nums, queues.write_queue_nums)
 
 
 def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: ResizeObservation) -> ClientChoice:

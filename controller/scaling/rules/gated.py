@@ -110,7 +110,13 @@ def _await_producers(this: ResizeRound) -> ResizeDecision:
     this = replace(this, progress=with_log_marks(this.progress, this.observation))
     if waits := undispatched(this.observation, this.progress.log_marks):
         return this.stay(waits)
-    return this.record(confirmed=tuple(_old_ends(this)))
+    sets = this.observation.sets
+    old_ends = [
+        QueueOffset(resize.broker_name, queue_id, sets[resize.broker_name].ends[queue_id].max_offset)
+        for resize in this.operation.sets
+        for queue_id in range(resize.before.write)
+    ]
+    return this.record(confirmed=tuple(old_ends))
 
 
 def _released(this: ResizeRound) -> ResizeDecision:
@@ -182,13 +188,6 @@ def lapse_by_master(operation: ResizeOperation) -> str:
 
 def _holds_locks(operation: ResizeOperation) -> bool:
     return operation.kind is ResizeKind.GATED and (operation.resume_phase or operation.phase) in _HELD
-
-
-def _old_ends(this: ResizeRound) -> Iterator[QueueOffset]:
-    for resize in this.operation.sets:
-        ends = this.observation.sets[resize.broker_name].ends
-        for queue_id in range(resize.before.write):
-            yield QueueOffset(resize.broker_name, queue_id, ends[queue_id].max_offset)
 
 
 def _consumed(this: ResizeRound) -> tuple[dict[str, list[str]], list[ReleasedQueue]]:

@@ -35,16 +35,11 @@ def unseeded(operation: ResizeOperation, observation: ResizeObservation) -> tupl
     A stored offset behind the end of its queue is of a queue that was emptied: messages would be skipped. It goes back
     to the end. Needs `groups`, `ends` and `offsets`.
     """
+    # Broadcasting clients keep their offsets themselves.
+    groups = [each.name for each in observation.groups or () if each.kind is not GroupKind.BROADCAST]
     return tuple(
-        action
-        for seed in operation.seeds
-        for action in _unseeded(seed, observation.sets[seed.broker_name], _seeded_groups(observation))
+        action for seed in operation.seeds for action in _unseeded(seed, observation.sets[seed.broker_name], groups)
     )
-
-
-def _seeded_groups(observation: ResizeObservation) -> list[str]:
-    """Return the groups whose offsets brokers store; broadcasting clients keep their own."""
-    return [each.name for each in observation.groups or () if each.kind is not GroupKind.BROADCAST]
 
 
 def _unseeded(seed: QueueOffset, view: SetView, groups: list[str]) -> Iterator[StoreGroupOffset]:

@@ -172,7 +172,10 @@ def give_back(this: ResizeRound) -> ResizeDecision:
     """
     observation, progress = this.observation, this.progress
     is_over = progress.lasted_ms >= this.operation.waits.verify_ms
-    conf, unpaused = tuple(_unpaused_conf(this, is_over=is_over)), tuple(_unpaused(this))
+    # The entry without queues goes once all numbers are known; in the end whatever they are.
+    is_known = is_over or not _is_one_silent(this)
+    conf = tuple(replaced_paused_conf(this, _fitting_conf(this))) if is_known else ()
+    unpaused = tuple(_unpaused(this))
     actions: tuple[ChangeCounts | PutOrderConf, ...] = (*conf, *unpaused)
     # What can be done is tried once, however late, and not for ever.
     if is_over and (not actions or observation.failures or progress.last_rounds >= LAST_ROUNDS_MAX):
@@ -220,12 +223,6 @@ def _unpaused(this: ResizeRound) -> Iterator[ChangeCounts]:
 
 def _is_one_silent(this: ResizeRound) -> bool:
     return any(counts is None for _, counts in _shown(this))
-
-
-def _unpaused_conf(this: ResizeRound, *, is_over: bool) -> Iterator[PutOrderConf]:
-    """Yield what replaces the entry without queues, once all numbers are known; in the end whatever they are."""
-    if is_over or not _is_one_silent(this):
-        yield from replaced_paused_conf(this, _fitting_conf(this))
 
 
 def _fitting_conf(this: ResizeRound) -> str | None:

@@ -10,7 +10,6 @@ from controller.scaling.resize.observation import GroupKind, GroupView, NameServ
 from controller.scaling.resize.operation import (
     READ_PERM,
     WRITE_PERM,
-    QueueCounts,
     ResizeKind,
     ResizeOperation,
     ResizePhase,
@@ -441,8 +440,8 @@ def _target_problems(request: ResizeRequest) -> Iterator[str]:
 
 def _counts_problems(request: ResizeRequest, traits: TopicTraits, kind: ResizeKind) -> Iterator[str]:
     counts = traits.counts
-    shown = ", ".join(f"{name} ({each})" for name, each in sorted(counts.items()))
-    if len({each.perm for each in counts.values()}) > 1 or any(_is_closed(each) for each in counts.values()):
+    shown, both = ", ".join(f"{name} ({each})" for name, each in sorted(counts.items())), READ_PERM | WRITE_PERM
+    if len({each.perm for each in counts.values()}) > 1 or any(each.perm & both != both for each in counts.values()):
         yield f"{request.topic} must be readable and writable (perm 6) on every broker: {shown}"
     is_equal = len(set(counts.values())) == 1 and all(each.read == each.write for each in counts.values())
     largest = max(max(each.read, each.write) for each in counts.values())
@@ -457,10 +456,6 @@ def _counts_problems(request: ResizeRequest, traits: TopicTraits, kind: ResizeKi
         )
     elif kind not in _RAISING:
         yield f"equalising never takes queues away: it needs at least {largest} queues, {request.queues} are wanted"
-
-
-def _is_closed(counts: QueueCounts) -> bool:
-    return counts.perm & (READ_PERM | WRITE_PERM) != READ_PERM | WRITE_PERM
 
 
 def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> Iterator[str]:

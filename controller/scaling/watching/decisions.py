@@ -81,7 +81,7 @@ class Proposals:
 
     def waiting(self, unix_ms: int) -> list[Proposal]:
         """Return the proposals that have not expired, by topic."""
-        self._expire(unix_ms)
+        self._by_topic = {topic: each for topic, each in self._by_topic.items() if not each.is_over(unix_ms)}
         return [self._by_topic[topic] for topic in sorted(self._by_topic)]
 
     def propose(self, verdict: ScalingVerdict) -> Proposal | None:
@@ -143,11 +143,6 @@ class Proposals:
         """Forget everything."""
         self._by_topic.clear()
         self._dismissed.clear()
-
-    def _expire(self, unix_ms: int) -> None:
-        ended = [topic for topic, each in self._by_topic.items() if each.is_over(unix_ms)]
-        for topic in ended:
-            del self._by_topic[topic]
 
 
 #: Changes of decisions that are shown, of all topics.

@@ -52,10 +52,13 @@ class PastResizes:
 
     def look(self) -> None:
         """Know what is stored now, beside what was."""
-        self._ended |= {each: self._ended.get(each) or self._read(each) for each in self._operations.ended_ids()}
+        for operation_id in self._operations.ended_ids():
+            if self._ended.get(operation_id) is None:
+                found_one = self._operations.find_ended(operation_id)
+                self._ended[operation_id] = None if found_one is None else (found_one.topic, past_resize(found_one))
         if len(self._ended) > REMEMBERED_MAX:
-            newest = sorted(self._ended.items(), key=lambda each: _begun(each[1]))[-REMEMBERED_MAX:]
-            self._ended = dict(newest)
+            by_age = sorted(self._ended.items(), key=lambda item: item[1][1].begun_unix_ms if item[1] else 0)
+            self._ended = dict(by_age[-REMEMBERED_MAX:])
         ended = [known for known in self._ended.values() if known is not None]
         is_cut = len(self._ended) >= ENDED_MAX
         self.known_since_unix_ms = min((each.begun_unix_ms for _, each in ended), default=0) if is_cut else 0
@@ -64,7 +67,10 @@ class PastResizes:
             found.setdefault(topic, []).append(resize)
         for operation in self._operations.under_way():
             found.setdefault(operation.topic, []).append(past_resize(operation))
-        self._by_topic = {topic: _newest(each) for topic, each in found.items()}
+        self._by_topic = {
+            topic: tuple(sorted(resizes, key=lambda resize: resize.begun_unix_ms)[-RESIZES_MAX:])
+            for topic, resizes in found.items()
+        }
 
     def forget(self) -> None:
         """Know nothing: another controller leads, and ends resizes."""
@@ -75,18 +81,6 @@ class PastResizes:
     def of_topic(self, topic: str) -> tuple[PastResize, ...]:
         """Return the newest resizes of a topic, in the order of their beginning."""
         return self._by_topic.get(topic, ())
-
-    def _read(self, operation_id: str) -> tuple[str, PastResize] | None:
-        operation = self._operations.find_ended(operation_id)
-        return None if operation is None else (operation.topic, past_resize(operation))
-
-
-def _begun(known: tuple[str, PastResize] | None) -> int:
-    return 0 if known is None else known[1].begun_unix_ms
-
-
-def _newest(resizes: list[PastResize]) -> tuple[PastResize, ...]:
-    return tuple(sorted(resizes, key=lambda each: each.begun_unix_ms)[-RESIZES_MAX:])
 
 
 def past_resize(operation: ResizeOperation) -> PastResize:

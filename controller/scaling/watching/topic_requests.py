@@ -59,7 +59,10 @@ class FailedPeers:
         except (OutOfResources, NotSent):
             raise
         except InvokeError:
-            self._failed(address, request.code)
+            if request.code not in _OF_CLIENTS:
+                if len(self._until_ms) >= PEERS_MAX:
+                    self._until_ms.clear()
+                self._until_ms[address] = self._clock.now_ms() + PAUSE_MS
             raise
         self._until_ms.pop(address, None)
         return answer
@@ -76,12 +79,6 @@ class FailedPeers:
     def _check(self, address: str) -> None:
         if self._until_ms.get(address, 0) > self._clock.now_ms():
             raise InvokeError(address, f"it did not answer within the last {PAUSE_MS // 1000} s")
-
-    def _failed(self, address: str, code: int) -> None:
-        if code not in _OF_CLIENTS:
-            if len(self._until_ms) >= PEERS_MAX:
-                self._until_ms.clear()
-            self._until_ms[address] = self._clock.now_ms() + PAUSE_MS
 
 
 #: Topics that are watched; each costs requests to its brokers in each round.
