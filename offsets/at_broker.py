@@ -381,7 +381,6 @@ def none_by(failure: InvokeError | Refused | BodyError) -> NoMessage:
 
 
 def fingerprint_of(message: StoredMessage) -> Fingerprint:
-    """Return what a message is known again by."""
     return Fingerprint(
         place=message.physical_offset,
         length=message.length,

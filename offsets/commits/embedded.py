@@ -27,8 +27,6 @@ FOLD_ROWS: Final = 500
 
 
 class EmbeddedStore:
-    """All offsets in one file; used from one event loop."""
-
     #: Nothing ever waits for another store.
     dirty_keys = 0
     oldest_dirty_ms = 0

@@ -60,8 +60,6 @@ class LastLead(msgspec.Struct, frozen=True):
 
 
 class EtcdRows:
-    """The rows of one group of managers; one write at a time."""
-
     def __init__(self, lead: EtcdLead, clock: Clock) -> None:
         self.lead: Final = lead
         self._clock = clock
@@ -148,7 +146,6 @@ class EtcdRows:
         raise self.lead.deposed_by(outcome.leader_key)
 
     def close(self) -> None:
-        """End the thread once its call has ended."""
         self._threads.close()
 
     async def _call(

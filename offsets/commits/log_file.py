@@ -80,8 +80,6 @@ class _Write(NamedTuple):
 
 
 class LogFile:
-    """The local file of one offset manager; used from one event loop."""
-
     def __init__(self, folder: Path, store: str, clock: Clock, emit: Callable[[Event], None]) -> None:
         """Open or make the file for a store, `embedded` or `etcd`; blocks. Raises FileProblem."""
         self.path: Final = folder / FILE_NAME
@@ -198,7 +196,6 @@ class LogFile:
         self.lead = lead
 
     async def close(self) -> None:
-        """Write what waits, and close the file."""
         was_closing, self._is_closing = self._is_closing, True
         if self._thread is None:
             if not was_closing:

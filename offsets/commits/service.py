@@ -45,8 +45,6 @@ class Unavailable(NamedTuple):
 
 
 class OffsetService:
-    """The offsets of all groups; used from one event loop."""
-
     def __init__(
         self,
         store: CommitStore,
@@ -103,7 +101,6 @@ class OffsetService:
             self._store.write_again(self.table.forget_deleted(self._clock.unix_ms()))
 
     async def close(self) -> None:
-        """Store everything; before the lead is given up."""
         self._forgetting.cancel()
         await self._store.close()
 

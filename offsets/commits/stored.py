@@ -83,7 +83,6 @@ def shown(stored: StoredOffset | None) -> StoredOffset | None:
 
 
 def is_newer(value: StoredOffset, than: StoredOffset | None) -> bool:
-    """Return whether a value takes the place of another one."""
     return than is None or (value.reset_epoch, value.offset) > (than.reset_epoch, than.offset)
 
 

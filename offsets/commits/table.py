@@ -26,8 +26,6 @@ LOADING: Final = "the offsets are being loaded: repeat in a second"
 
 
 class Scope(NamedTuple):
-    """All offsets of a namespace in a cluster, unless narrowed: None is any."""
-
     cluster: str
     namespace: str
     group: str | None = None
@@ -56,8 +54,6 @@ class Flight:
 
 
 class Row:
-    """The offsets of one group in one topic on one broker set."""
-
     __slots__ = ("flights", "queues", "revision")
 
     def __init__(self) -> None:

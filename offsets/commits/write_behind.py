@@ -77,8 +77,6 @@ class _Direct:
 
 
 class WriteBehind:
-    """The local file, and etcd behind it; used from one event loop."""
-
     def __init__(
         self,
         file: LogFile,
@@ -166,7 +164,6 @@ class WriteBehind:
         return newest
 
     async def _compensate(self, newest: Mapping[tuple[RowName, int], StoredOffset], lead: int) -> None:
-        """Bring what only the local file has to etcd."""
         table, queues = self._table, 0
         for (name, queue_id), value in newest.items():
             if is_newer(value, table.read(name, queue_id)) and name not in table.unreadable:
@@ -248,7 +245,6 @@ class WriteBehind:
         self._arrived.set()
 
     async def close(self) -> None:
-        """Bring everything to etcd, and close the file; before the lead is given up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 while self._is_loaded and (self._dirty or self.dirty_keys or self._direct):
@@ -317,7 +313,6 @@ class WriteBehind:
             await asyncio.sleep(NOW_MS / 1000)
 
     async def _flush(self) -> None:
-        """Write what etcd lacks now; what moves meanwhile waits for the next pass."""
         began_ms = self._clock.now_ms()
         rows = len(self._dirty) + sum(len(direct.rows) for direct in self._direct)
         for _ in range(0, rows, FLUSH_ROWS_MAX):
@@ -373,7 +368,6 @@ class WriteBehind:
         return RowWrite(name, encoded_row(queues) if queues else None, row.revision)
 
     def _took(self, name: RowName, written: RowWritten) -> bool:
-        """Take what became of a row, and return whether it is stored."""
         match written:
             case int(revision):
                 self._table.rows[name].revision = revision

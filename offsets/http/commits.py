@@ -183,8 +183,6 @@ _SCOPE: Final = (
 
 
 class CommitViews:
-    """One method per path."""
-
     def __init__(self, service: OffsetService, run: str) -> None:
         """`run` differs in each run of the process: cursors of another one mean nothing."""
         self._service, self._run = service, run

@@ -23,8 +23,6 @@ class StoredOffsets(NamedTuple):
 
 
 class ManagerViews:
-    """The view of the manager itself."""
-
     def __init__(
         self, config: OffsetManagerConfig, lead: Lead, following: Following, stored: Callable[[], StoredOffsets]
     ) -> None:

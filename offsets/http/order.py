@@ -39,8 +39,6 @@ _GROUP: Final = (
 
 
 class OrderViews:
-    """The paths below /v1/locks."""
-
     def __init__(self, order: OrderService, lead: Lead, clock: Clock, *, follows_brokers: bool) -> None:
         self._order = order
         self._lead = lead

@@ -29,8 +29,6 @@ class JumpListing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReadingViews:
-    """The views of readings."""
-
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
 

@@ -31,8 +31,6 @@ _SHOWN_MAX: Final = 10_000
 
 
 class RepairViews:
-    """The views of repairs."""
-
     def __init__(self, repairer: Repairer, lead: Lead, following: Following, mode: RepairMode) -> None:
         self._repairer = repairer
         self._lead = lead

@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from offsets import offset_files
 from offsets.commits.rules import Entry
 from offsets.commits.rules import Status as EntryStatus
 from offsets.commits.service import OffsetService
 from offsets.commits.stored import RowName
 from offsets.commits.table import PAGE_OFFSETS_MAX
 from offsets.commits.table import Scope as OwnScope
-from offsets.files import offset_files
-from offsets.files.offset_files import ClientQueue, OffsetFileError
 from offsets.http.commits import refusals
 from offsets.lead import Lead
+from offsets.offset_files import ClientQueue, OffsetFileError
 from offsets.readings.readings import Readings
 from offsets.restore.lag import GroupLag, LagQueue, LagReader, LagsTooOften
 from offsets.restore.operations import NoSuchOperation, OperationKind, Operations
@@ -81,8 +81,6 @@ class _ReadFile(NamedTuple):
 
 
 class RestoreViews:
-    """The views of what operators do with offsets at brokers."""
-
     def __init__(
         self,
         restorer: Restorer,

@@ -57,8 +57,6 @@ class _Damaged(Exception):
 
 @dataclass(slots=True)
 class _Minute:
-    """One file."""
-
     path: Path
     #: Of the readings in it.
     first_unix_ms: int

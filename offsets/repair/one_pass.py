@@ -41,8 +41,6 @@ WRITTEN_WITHIN_MS: Final = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a pass may write."""
-
     #: Whether offsets of a group may be written.
     writes: Callable[[str], bool]
     #: Raises NotSent unless this manager leads, and the broker is the master.

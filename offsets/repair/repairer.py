@@ -65,8 +65,6 @@ class NotApplicable(Exception):
 
 
 class Repairer:
-    """Runs at all sets, and the last runs."""
-
     def __init__(  # it wires what a run needs
         self,
         admin: AdminClient,

@@ -30,7 +30,7 @@ from offsets.proof import LogProof
 from offsets.queue_proof import Proved
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, is_pop_retry, is_writable
-from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
+from remoting.protocol.group_kinds import is_of_brokers
 from serving.shapes.offsets import Outcome
 
 #: A reading that ended longer before the change proves nothing: a reset since is not known.
@@ -132,7 +132,7 @@ class Before:
         if self.proof.parted_at is not None:
             names.update(dict.fromkeys(shown))
         for name in names:
-            if not is_writable(name) or is_system_group(name.group):
+            if not is_writable(name) or is_of_brokers(name.group):
                 continue
             queues = set(shown.get(name, ()) if self.proof.parted_at is not None else ())
             for reading in readings:
@@ -189,11 +189,6 @@ class Before:
         """Return what the master had before a look at its replica; None if nothing is known."""
         earlier = [reading for reading in self.known.readings if reading.ended_ms <= copy.began_ms]
         return self.offset(earlier[-1], key) if earlier else None
-
-
-def is_system_group(group: str) -> bool:
-    """Return whether a group belongs to brokers or tools: nobody waits for its messages."""
-    return group.startswith(SYSTEM_GROUP_PREFIX) or group == TOOL_GROUP
 
 
 def may_push(before: Before, key: QueueKey, shown: int | None) -> bool:

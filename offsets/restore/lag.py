@@ -33,8 +33,6 @@ _NO_OFFSET: Final = "the group has stored no offset: it begins where its policy 
 
 
 class LagQueue(NamedTuple):
-    """A queue in which a group's lag is wanted."""
-
     topic: str
     broker_name: str
     queue_id: int

@@ -102,8 +102,6 @@ class NoSuchOperation(Exception):
 
 
 class Operations:
-    """The last operations of this manager."""
-
     def __init__(
         self, folder: Path, own_address: Callable[[], str], damaged: Callable[[DurableFileError], None]
     ) -> None:

@@ -39,7 +39,7 @@ from remoting.admin.client import AdminClient
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Refused
-from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
+from remoting.protocol.group_kinds import is_of_brokers
 from serving.durable_file import DurableFileError
 from serving.shapes.offsets import Status
 from serving.telemetry.events import Event
@@ -69,7 +69,7 @@ class Scope(NamedTuple):
 
     def has(self, name: GroupTopic) -> bool:
         """Return whether a group in a topic belongs to it: those of brokers and tools only if they are named."""
-        if self.group is None and (name.group.startswith(SYSTEM_GROUP_PREFIX) or name.group == TOOL_GROUP):
+        if self.group is None and is_of_brokers(name.group):
             return False
         return self.group in (None, name.group) and self.topic in (None, name.topic)
 
@@ -119,8 +119,6 @@ class Change(NamedTuple):
 
 
 class Restorer:
-    """Offsets at brokers, put back."""
-
     def __init__(
         self,
         admin: AdminClient,

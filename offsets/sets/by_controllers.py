@@ -87,8 +87,6 @@ class AnotherLeads(ControllerFailed):
 
 
 class ControllerFollowing(Following):
-    """The masters by the controllers at some addresses."""
-
     source = "controllers"
 
     def __init__(self, addresses: Sequence[str], clock: Clock, emit: Callable[[Event], None]) -> None:

@@ -77,8 +77,6 @@ class _PeerQueries(Generic[Found]):
 
 
 class NameServerFollowing(Following):
-    """The masters by some NameServers."""
-
     source = "name_servers"
 
     def __init__(

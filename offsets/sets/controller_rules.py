@@ -87,8 +87,6 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MastersAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The sets of one answer."""
-
     #: Whose sets they are; the controllers of one store have one name.
     controller_group: str
     #: For the next request to the same controller.
@@ -139,8 +137,6 @@ class TakenAnswer(NamedTuple):
 
 
 class ControllerSets:
-    """All sets, as the last answers have them."""
-
     def __init__(self) -> None:
         #: By broker name.
         self.sets: dict[str, FollowedSet] = {}

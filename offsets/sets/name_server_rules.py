@@ -40,8 +40,6 @@ class _Kept(NamedTuple):
 
 
 class NameServerSets:
-    """All sets that NameServers have shown."""
-
     def __init__(self) -> None:
         #: By broker name.
         self.sets: dict[str, FollowedSet] = {}

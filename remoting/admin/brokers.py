@@ -87,8 +87,6 @@ class _HaStatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaStatus:
-    """The replication of a broker."""
-
     is_master: bool
     #: Where its log ends.
     max_offset: int | None

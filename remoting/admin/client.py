@@ -72,8 +72,6 @@ class AdminClient:
 
 
 class _PeerTurns:
-    """One address, and who sends to it or waits."""
-
     def __init__(self, requests_max: int) -> None:
         self.turns = asyncio.Semaphore(requests_max)
         self.callers = 0

@@ -10,11 +10,10 @@ from remoting.admin.admin_request import AdminRequest, command, decode_broker_bo
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
+from remoting.protocol.group_kinds import is_of_brokers
 from remoting.protocol.shapes.broker_admin import ConsumeStatsHeader
 from remoting.protocol.shapes.broker_clients import (
     BROADCASTING,
-    SYSTEM_GROUP_PREFIX,
-    TOOL_GROUP,
     AllSubscriptionGroups,
     ConsumerGroupHeader,
     DeleteGroupHeader,
@@ -100,8 +99,6 @@ class _ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeStats:
-    """How far a group is on one broker."""
-
     queues: Mapping[MessageQueue, QueueLag]
     #: Messages a second that it consumes there; None if the broker does not report it.
     consume_tps: float | None
@@ -195,7 +192,7 @@ def delete_group(group: str, *, cleans_offsets: bool) -> AdminRequest[None]:
 
 def _read_groups(answer: RemotingCommand) -> tuple[str, ...]:
     names = decode_broker_body(GroupListBody, answer.body).group_list
-    return tuple(sorted(name for name in names if name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)))
+    return tuple(sorted(name for name in names if not is_of_brokers(name)))
 
 
 def _read_connections(answer: RemotingCommand) -> GroupConnections:

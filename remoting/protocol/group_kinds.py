@@ -24,3 +24,8 @@ SYSTEM_GROUPS: Final = frozenset(
 def is_system_group(group: str) -> bool:
     """Return whether a group is no application's."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def is_of_brokers(group: str) -> bool:
+    """Return whether a group of these belongs to brokers or administrators: nobody waits for its messages."""
+    return group == TOOL_GROUP or group.startswith(SYSTEM_GROUP_PREFIX)

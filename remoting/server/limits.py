@@ -18,8 +18,6 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of connections, requests and buffers of one server."""
-
     #: A frame with its length prefix (`com.rocketmq.remoting.frameMaxLength`).
     frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT
     #: Partial frames of all connections together; beyond it the connections with the largest are closed.

@@ -37,8 +37,6 @@ Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
 class Dispatcher(Protocol):
-    """What answers requests."""
-
     def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
         """Answer one request.
 

@@ -38,8 +38,6 @@ class PropertiesFile(msgspec.Struct, frozen=True):
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a configuration is made of."""
-
     #: Property -> text, from the command line.
     options: Mapping[str, str] = msgspec.field(default_factory=dict)
     #: All variables; those that are blank count as not given. HOME stands for `~` in paths.

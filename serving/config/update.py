@@ -74,8 +74,6 @@ class BadUpdate(RequestRefused):
 
 
 class ConfigUpdate(msgspec.Struct, Generic[Config], frozen=True):
-    """What an update comes to."""
-
     #: The configuration to store and then to use.
     config: Config
     #: The properties that have another value now.

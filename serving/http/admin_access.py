@@ -104,8 +104,6 @@ class AdminToken:
 
 @dataclass(frozen=True, slots=True)
 class HttpTokens:
-    """The tokens of a server."""
-
     admin: AdminToken
     #: None: this server has no token for clients, and what they do needs the admin token.
     clients: AdminToken | None = None

@@ -38,8 +38,6 @@ Handler = web.RequestHandler
 
 
 class HttpConnections:
-    """The open connections of one port."""
-
     def __init__(
         self,
         make: Callable[[], Handler],

@@ -14,8 +14,6 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ProbeViews:
-    """Probes and metrics."""
-
     def __init__(self, check_ready: Callable[[], None], metrics: Callable[[], Awaitable[bytes]]) -> None:
         """`check_ready` raises Unavailable unless peers should be sent here."""
         self._check_ready = check_ready
@@ -44,8 +42,6 @@ class ProbeViews:
 
 
 class ConfigViews(Generic[Config]):
-    """The configuration."""
-
     def __init__(self, kind: ServerKind[Config], config: Callable[[], Config]) -> None:
         self._kind = kind
         self._config = config

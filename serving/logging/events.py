@@ -29,8 +29,6 @@ class Level(IntEnum):
 
 
 class LogEvent(msgspec.Struct, frozen=True):
-    """One kind of line."""
-
     name: str
     #: Keys that the line has beside those of every line; one may be missing where it has no value.
     keys: tuple[str, ...]
@@ -54,8 +52,6 @@ def events_in(module: Mapping[str, object]) -> tuple[LogEvent, ...]:
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key that any line may have."""
-
     name: str
     meaning: str
 

@@ -38,8 +38,6 @@ class _Held(msgspec.Struct):
 
 
 class LogLimits(msgspec.Struct):
-    """Decides which lines pass."""
-
     #: Lines left out, by event.
     suppressed: Counter[str] = msgspec.field(default_factory=Counter)
     #: When the bucket of a subject is full again: nothing more of it is known, as there are thousands.

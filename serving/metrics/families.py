@@ -20,8 +20,6 @@ class MetricFamily(msgspec.Struct, frozen=True):
 
 
 class FamilyMaker:
-    """Makes metrics whose names begin alike."""
-
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 

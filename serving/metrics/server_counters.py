@@ -12,8 +12,6 @@ LATENCY_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 
 
 class ServerCounters:
-    """What any server counts in itself."""
-
     def __init__(self) -> None:
         self.config_changes = CounterTable(known=[("stored",), ("failed",)])
         #: To brokers that the operator does not name, where there are keys.

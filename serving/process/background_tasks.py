@@ -35,7 +35,6 @@ async def measure_lag(counters: ServerCounters) -> None:
 
 
 async def write_held_lines(logs: Logs) -> None:
-    """Write the errors that were held back and whose time has come."""
     while True:
         await asyncio.sleep(_HELD_LINES_S)
         logs.write_held()

@@ -45,8 +45,6 @@ class StartFailed(Exception):
 
 
 class Start(msgspec.Struct, Generic[Config], frozen=True):
-    """What the operator wants to be started."""
-
     config: Config
     #: Lines of its files that change nothing.
     ignored: tuple[IgnoredKey, ...]

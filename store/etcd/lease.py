@@ -101,12 +101,10 @@ class LeaderElection:
         return self._seen.count
 
     def observed(self, leader_key: LeaderKeyState) -> None:
-        """Record a change of the key `leader`."""
         self._take(self._state.observed(*leader_key))
         self._woken.set()
 
     def revision_seen(self, revision: int) -> None:
-        """Record that etcd has come to this revision."""
         self._take(self._state.revision_seen(revision))
 
     def recheck(self) -> None:

@@ -26,8 +26,6 @@ CAMPAIGN_AGAIN_MS: Final = 10_000
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the key `leader`."""
-
     member: ControllerMember
     #: Which run of that controller's process: a restarted one is another holder.
     run: str
@@ -213,7 +211,6 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         return seen
 
     def revision_seen(self, revision: int) -> "Leadership":
-        """Record that the store has come to this revision."""
         return replace(self, known_revision=max(revision, self.known_revision))
 
     def recheck(self) -> "Leadership":
@@ -245,11 +242,9 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self.without_key(), campaigns_from_ms=now_ms + CAMPAIGN_AGAIN_MS)
 
     def leaving(self) -> "Leadership":
-        """Record that this controller is to lead no more."""
         return replace(self, is_leaving=True)
 
     def left(self) -> "Leadership":
-        """Record that key and lease were given back, or end by themselves."""
         return replace(self, token=0, lease=None)
 
     def without_key(self) -> "Leadership":

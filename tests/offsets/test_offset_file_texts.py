@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets.files import offset_files
-from offsets.files.offset_files import (
+from offsets import offset_files
+from offsets.offset_files import (
     ClientQueue,
     OffsetFileError,
     broker_file,
