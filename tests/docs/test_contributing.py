@@ -95,5 +95,5 @@ def test_whoever_follows_the_example_has_formatted_and_typed_code(followed: Path
 
 def test_documents_agree_on_how_long_make_test_takes() -> None:
     texts = [(ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile")]
-    times = {re.search(r"each behaviour once\W+(.+?) on two cores", text)[1] for text in texts}  # type: ignore[index]
+    times = {re.search(r"smoke of each real peer\W+(.+?) on two cores", text)[1] for text in texts}  # type: ignore[index]
     assert len(times) == 1
