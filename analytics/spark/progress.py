@@ -2,14 +2,10 @@
 
 import sys
 import time
-from typing import Protocol
+from collections.abc import Callable
 
-
-class Progress(Protocol):
-    """Takes lines for people."""
-
-    def __call__(self, line: str) -> None:
-        """Show a line."""
+#: Takes lines for people.
+Progress = Callable[[str], None]
 
 
 def to_stderr(line: str) -> None:
