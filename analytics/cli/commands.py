@@ -9,7 +9,7 @@ from analytics.cli.options import limits, periods, require_history, require_stor
 from analytics.cli.session import SparkOptions, start_session
 from analytics.engine.registry import MODULES, job_id, load_jobs
 from analytics.engine.retention import delete_expired
-from analytics.engine.runner import Run, run_id_at, run_jobs
+from analytics.engine.runner import Run, run_jobs
 from analytics.ingest.compaction import compact as compact_days
 from analytics.ingest.ingest import Places
 from analytics.ingest.ingest import ingest as ingest_landing
@@ -17,6 +17,7 @@ from analytics.ingest.streaming import follow, take_what_is_there
 from analytics.jobs import a02_heartbeat_gaps, a05_timeout_recommendation
 from analytics.jobs.a12_capacity import JOB as CAPACITY
 from analytics.jobs.a12_capacity import RESOURCES, with_limits
+from analytics.shared.days import iso
 from analytics.spark.failures import SomeFailed
 from analytics.spark.progress import to_stderr, unix_us
 from analytics.spark.storage import Storage, local_storage, open_storage
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     span = window(options.start, options.end, now_us)
     spark, stored = _opened(options, options.output or options.history, require_stored)
     jobs = [configured.get(job.id, job) for job in load_jobs(chosen or MODULES)]
-    run_jobs(spark, stored, jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
+    run_jobs(spark, stored, jobs, Run(iso(now_us), span, options.raw), to_stderr)
 
 
 def compact(options: argparse.Namespace) -> None:

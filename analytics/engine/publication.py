@@ -80,11 +80,6 @@ class Made(NamedTuple):
     started_us: int
 
 
-def results_folder(job: Job) -> str:
-    """Return where the newest result of a job is."""
-    return f"{RESULTS}/job={job.id}"
-
-
 def latest_path(job: Job) -> str:
     """Return where the newest result is described."""
     return f"{LATEST}/{job.name}.json"
@@ -116,7 +111,7 @@ def publish(storage: Storage, job: Job, result: DataFrame, made: Made) -> Latest
     Results are small, so they are collected, in one piece: Spark's way of writing files, and of reading them again for
     their JSON, would take longer than most analyses.
     """
-    folder = results_folder(job)
+    folder = f"{RESULTS}/job={job.id}"
     before = [file.path for file in storage.files(folder)]
     rows = in_order(published(result, job, made.run_id, made.span).coalesce(1), job)
     # Rows of one partition are numbered from 0.

@@ -50,8 +50,5 @@ def job_id(name: str) -> str:
 
 def load_jobs(ids: Iterable[str] = MODULES) -> "tuple[Job, ...]":
     """Return the analyses with these ids, in their order."""
-    return tuple(import_module(f"analytics.jobs.{_module(job_id)}").JOB for job_id in ids)
-
-
-def _module(job_id: str) -> str:
-    return f"a{int(job_id[1:]):02}_{MODULES[job_id]}"
+    names = (f"a{int(job_id[1:]):02}_{MODULES[job_id]}" for job_id in ids)
+    return tuple(import_module(f"analytics.jobs.{name}").JOB for name in names)

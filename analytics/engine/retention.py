@@ -11,28 +11,25 @@ from analytics.ingest.closing import REMEMBERED_DAYS, drop_closings
 from analytics.ingest.ingest import STORED_HISTORY, Places
 from analytics.ingest.landing import by_hour, family_landing, landing_path
 from analytics.ingest.manifest import Day, Days, delete_day, family_folder, load_days, save_day
-from analytics.shared.days import date_at, span_of
+from analytics.shared.days import DAY_US, HOUR_US, date_at, span_of
 from analytics.spark.failures import Failures, SomeFailed
 from analytics.spark.progress import Progress
 from history.columns import RowFamily
 from history.schemas import FAMILIES, HEARTBEAT_FAMILIES
 
-_HOUR_US: Final = 3_600_000_000
-_DAY_US: Final = 24 * _HOUR_US
-
 #: Landing files are kept for so long after their day: heartbeats are most of the bytes.
 LANDING_KEPT_US: Final[Mapping[str, int]] = MappingProxyType(
-    dict.fromkeys(FAMILIES, 30 * _DAY_US) | dict.fromkeys(HEARTBEAT_FAMILIES, 48 * _HOUR_US)
+    dict.fromkeys(FAMILIES, 30 * DAY_US) | dict.fromkeys(HEARTBEAT_FAMILIES, 48 * HOUR_US)
 )
 
 #: Rows are kept for so long after their day.
-CURATED_KEPT_US: Final = 30 * _DAY_US
+CURATED_KEPT_US: Final = 30 * DAY_US
 
 #: The oldest day whose rows are there remembers so many days before it; one day more, for it is not over at once.
-CLOSINGS_KEPT_US: Final = CURATED_KEPT_US + (REMEMBERED_DAYS + 2) * _DAY_US
+CLOSINGS_KEPT_US: Final = CURATED_KEPT_US + (REMEMBERED_DAYS + 2) * DAY_US
 
 #: Parts are kept for so long after their day, and as long it stays known what the day consisted of.
-PARTS_KEPT_US: Final = 400 * _DAY_US
+PARTS_KEPT_US: Final = 400 * DAY_US
 
 
 class DeletedCounts(NamedTuple):

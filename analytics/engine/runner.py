@@ -11,7 +11,7 @@ from analytics.engine.inputs import Stored, is_known, open_stored, rows_at_most
 from analytics.engine.parts import keep_parts, load_parts, make_parts, read_parts
 from analytics.engine.publication import LatestRun, Made, publish
 from analytics.ingest.ingest import STORED_HISTORY
-from analytics.shared.days import date_at, is_whole_day, iso, joined, spans_by_day
+from analytics.shared.days import date_at, is_whole_day, joined, spans_by_day
 from analytics.shared.job import Job, Span
 from analytics.spark.failures import FAILURES, Failures, SomeFailed
 from analytics.spark.progress import Progress, unix_us
@@ -27,6 +27,7 @@ JOBS_AT_ONCE: Final = 2
 class Run(NamedTuple):
     """What is to be run."""
 
+    #: Later runs have greater ones.
     run_id: str
     span: Span
     #: Make all parts from rows, and leave those that are kept alone.
@@ -52,8 +53,10 @@ def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Ru
             for number, (job, result) in enumerate(zip(jobs, results, strict=True), 1):
                 where = f"{number}/{len(jobs)} {job.id} {job.name}"
                 with failures.collecting(job.id, message=f"{where}: failed"):
-                    published.append(result.result())
-                    show(f"{where}: {_sentence(published[-1])}")
+                    latest = result.result()
+                    published.append(latest)
+                    rows = f"{latest.row_count} rows of {latest.input_rows} recorded ones"
+                    show(f"{where}: {rows} in {latest.duration_seconds:.1f} s")
     failures.raise_if_any(JobsFailed)
     return published
 
@@ -76,10 +79,6 @@ def _at_once(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
-
-
-def _sentence(latest: LatestRun) -> str:
-    return f"{latest.row_count} rows of {latest.input_rows} recorded ones in {latest.duration_seconds:.1f} s"
 
 
 def run_job(stored: Stored, job: Job, run: Run) -> LatestRun:
@@ -131,8 +130,3 @@ def _united(stored: Stored, job: Job, parts: Iterable[DataFrame]) -> DataFrame:
     for each in parts:
         together = together.unionByName(each)
     return together
-
-
-def run_id_at(at_us: int) -> str:
-    """Return a name for a run that begins now; later runs have greater ones."""
-    return iso(at_us)

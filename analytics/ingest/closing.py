@@ -126,7 +126,9 @@ def _close(
     for file in storage.files(folder):
         if file.path not in counting:
             storage.delete(file.path)
-    tables = [_dated(rows_of(spark, storage, family, day.parquet_files), date) for date, day in days.items()]
+    tables = [
+        rows_of(spark, storage, family, day.parquet_files).withColumn("date", F.lit(date)) for date, day in days.items()
+    ]
     every = tables[0]
     for table in tables[1:]:
         every = every.unionByName(table)
@@ -150,10 +152,6 @@ def _close(
         for path in known[date].paths:
             storage.delete(path)
     return after
-
-
-def _dated(rows: DataFrame, date: str) -> DataFrame:
-    return rows.withColumn("date", F.lit(date))
 
 
 def _digests(

@@ -12,12 +12,13 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.shared.days import DAY_US
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.queues.layout import queues_now, routes_now, sets_now
 from analytics.shared.queues.moves import RATIO_MAX, Placement, plan
 from analytics.shared.queues.proposals import PROPOSAL_COLUMNS, groups_of_days, with_steps
 from analytics.shared.queues.snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, loads_known, may_be_written, queue_parts
-from analytics.shared.rows import CLUSTER, DAY_US, of_kind, of_kinds, of_span, shaped
+from analytics.shared.rows import CLUSTER, of_kind, of_kinds, of_span, shaped
 from history.columns import Column, Type
 
 #: Topics of each cluster that are reported, the most uneven first.

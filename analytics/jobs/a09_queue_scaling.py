@@ -15,11 +15,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.shared.days import DAY_US, MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.queues.layout import queues_now, routes_now, sets_now
 from analytics.shared.queues.proposals import PROPOSAL_COLUMNS, groups_of_days, with_steps
 from analytics.shared.queues.snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, queue_parts
-from analytics.shared.rows import CLUSTER, DAY_US, MINUTE_US, of_kind, of_kinds, of_span, shaped
+from analytics.shared.rows import CLUSTER, of_kind, of_kinds, of_span, shaped
 from history.columns import Column, Type
 
 #: Messages a second that one queue shall carry.

@@ -19,6 +19,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.shared.days import MINUTE_US
 from analytics.shared.failovers import (
     CONTROLLER_EVENTS,
     SEEN_WITHIN_US,
@@ -31,7 +32,7 @@ from analytics.shared.failovers import (
 )
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.observation import lost_states
-from analytics.shared.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_kinds, of_span, shaped, timed
 from history.columns import Column, Type
 
 #: Within so much before and after an election a NameServer ticks that was there, and could record.

@@ -19,8 +19,9 @@ from analytics.shared.broker_states import (
     of_name_servers,
     state_parts,
 )
+from analytics.shared.days import DAY_US, HOUR_US, MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from analytics.shared.rows import CLUSTER, of_kind, of_kinds, of_span, shaped, timed
 from analytics.shared.state_points import UP
 from history.columns import Column, Type
 from history.schemas import TICK_INTERVAL_MS

@@ -15,8 +15,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.shared.days import DAY_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, DAY_US, of_span, shaped
+from analytics.shared.rows import CLUSTER, of_span, shaped
 from history.columns import Column, Type
 
 #: Resource -> where it ends; those without an end are only foretold.

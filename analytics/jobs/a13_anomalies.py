@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import BROKER
+from analytics.shared.days import DAY_US, HOUR_US, MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, MINUTE_US, of_span, shaped
+from analytics.shared.rows import CLUSTER, of_span, shaped
 from history.columns import Column, Type
 
 WINDOW_US: Final = 10 * MINUTE_US

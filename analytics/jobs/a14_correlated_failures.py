@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PARTS, availability_parts
+from analytics.shared.days import DAY_US, MINUTE_US
 from analytics.shared.job import Job, Span
-from analytics.shared.rows import CLUSTER, DAY_US, MINUTE_US, shaped
+from analytics.shared.rows import CLUSTER, shaped
 from analytics.shared.uptime_intervals import times_down
 from history.columns import Column, Type
 

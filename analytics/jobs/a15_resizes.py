@@ -13,8 +13,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.shared.days import MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_kinds, of_span, shaped, timed
 from history.columns import Column, Type
 
 #: How long before and after an operation is looked at.

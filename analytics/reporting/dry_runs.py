@@ -55,10 +55,6 @@ def _name(row: Row) -> str:
     return in_cluster(row, str(row["topic"]))
 
 
-def _finding(row: Row) -> str:
-    return str(row["finding"] or "nothing").replace("_", " ")
-
-
 _TOPICS: Final[Columns] = {
     "topic": _name,
     "policy": "policy",
@@ -79,7 +75,7 @@ _CHANGES: Final[Columns] = {
 
 _KEPT: Final[Columns] = {
     "topic": _name,
-    "finding": _finding,
+    "finding": lambda row: str(row["finding"] or "nothing").replace("_", " "),
     "#times": lambda row: number(row["times"]),
     "the last reason": lambda row: str(row["reason"] or NOTHING),
 }

@@ -45,7 +45,8 @@ def failovers(result: JobResult) -> Section:
         return result.section("Failovers", answer, [nothing(title, "no master changed")])
     # Of fewer there is no median, and no rare case.
     phases = {row["phase"]: row for row in result.of_kind("phase") if row["n"] >= _USUAL_FROM}
-    figures = [stacks(title, _PHASE_NAMES, [_phases_of(row) for row in rows[:SHOWN]], duration_axis("time"))]
+    lengths = [Bar(_name(row), tuple(row[f"{phase}_s"] for phase in _PHASES)) for row in rows[:SHOWN]]
+    figures = [stacks(title, _PHASE_NAMES, lengths, duration_axis("time"))]
     if phases:
         usual = [Bar(name, (phases[name]["p50_s"], phases[name]["p95_s"])) for name in _ALL_PHASES if name in phases]
         figures.append(bars("What a phase takes", ("median", "95 %"), usual, duration_axis("time")))
@@ -66,10 +67,6 @@ _ALL_PHASES: Final = (
     "spread",
     "total",
 )
-
-
-def _phases_of(row: Row) -> Bar:
-    return Bar(_name(row), tuple(row[f"{phase}_s"] for phase in _PHASES))
 
 
 def _name(row: Row) -> str:

@@ -14,7 +14,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.rows import MINUTE_US, timed
+from analytics.shared.days import MINUTE_US
+from analytics.shared.rows import timed
 
 #: The beginning of an election is computed from its length in whole ms: so much too early at most.
 ROUNDED_US: Final = 1_000

@@ -14,10 +14,6 @@ from pyspark.sql import functions as F
 from analytics.shared.job import Span
 from history.columns import Column, Type
 
-MINUTE_US: Final = 60 * 1_000_000
-HOUR_US: Final = 60 * MINUTE_US
-DAY_US: Final = 24 * HOUR_US
-
 CLUSTER: Final = Column("cluster", Type.STRING, "cluster of the broker")
 KIND: Final = Column("kind", Type.STRING, "which of the kinds of rows it is")
 

@@ -9,8 +9,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.shared.days import HOUR_US
 from analytics.shared.queues.snapshots import is_scalable, sets_known, topics_of_brokers, written_queues
-from analytics.shared.rows import HOUR_US, of_kind
+from analytics.shared.rows import of_kind
 
 #: What a NameServer recorded so much before the newest row of a cluster is not the present any more.
 PRESENT_US: Final = 25 * HOUR_US

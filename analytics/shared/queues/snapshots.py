@@ -10,9 +10,10 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.shared.days import DAY_US, HOUR_US
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import lost_states
-from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, KIND, of_kind, of_span
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_span
 from history.columns import Column, Type
 
 #: What the parts are made of, beside what analyses need for themselves.
