@@ -579,6 +579,8 @@ def test_large_site_of_brokers_is_listed(site):
 def test_command_whose_packages_are_not_installed_says_what_to_install(run_here, monkeypatch):
     monkeypatch.delitem(sys.modules, "rmq.commands.sample", raising=False)
     monkeypatch.setitem(sys.modules, "rmq.sampling.service", None)
+    # Another test may have imported it.
+    monkeypatch.delattr("rmq.sampling.service", raising=False)
     ran = run_here("sample")
 
     assert (ran.code, "pip install 'rocketmq-control-plane[server]'" in ran.err) == (6, True), ran
