@@ -1,8 +1,9 @@
 """Reads one master of a broker set (907, 43, 907, 1007, 33) and its replicas (43). The edge: nothing is decided here.
 
 The end of the log is read before the offsets and after them, by the same process: a broker that started again in
-between has another memory. Brokers before 5.0 and those of DLedger report the end by 28. A broker that is no master by its own answer, or has another name, is not read: addresses
-are taken over, and a demoted master answers on from a table that it copies by now.
+between has another memory. Brokers before 5.0 and those of DLedger report the end by 28. A broker that is no master by
+its own answer, or has another name, is not read: addresses are taken over, and a demoted master answers on from a table
+that it copies by now.
 """
 
 from typing import Final, NamedTuple
