@@ -200,7 +200,9 @@ class MasterReader:
             return None
         try:
             found = await self._admin.call(self.master.address, ha_status())
-        except (Refused, BodyError):
+        except (Refused, BodyError) as error:
+            if isinstance(error, Refused) and error.code == ResponseCode.SYSTEM_BUSY:
+                raise
             self._reports_end = False
             return None
         return found.max_offset if found.is_master else None

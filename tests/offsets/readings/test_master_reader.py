@@ -104,11 +104,16 @@ async def test_a_broker_without_epochs_that_denies_its_options_is_read(epoch):
 
 
 async def test_a_busy_broker_is_read_another_time():
-    for code in (26, 1007):
+    for code in (26, 1007, 907):
         site = Site()
         site.broker.refused[code] = 2, "busy"
         with pytest.raises(Refused):
             await site.read()
+        site.broker.refused.clear()
+        await site.read()
+        site.broker.asked.clear()
+        await site.read()
+        assert 28 not in site.broker.asked
 
 
 async def test_an_answer_without_offsets_or_without_an_end_of_the_log_is_none(monkeypatch):
