@@ -57,7 +57,7 @@ class OffsetManagerConfig(ServerConfig):
     config_black_list: str = described("", CONFIG_BLACK_LIST)
     listen_port: int = described(0, LISTEN_PORT)
     frame_bytes_max: int = described(1024, FRAME_BYTES_MAX)
-    #: Read by http_process.py, as the next one.
+    #: Read by process.py, as the next one.
     http_port: int = option(
         9883, "httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0 for any free port.", LISTENS
     )
