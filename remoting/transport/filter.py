@@ -152,7 +152,7 @@ class ConnectionFilter:
         return self._tls.take_output()
 
     def _start(self, *, is_tls: bool) -> None:
-        mode = self._contexts.settings.mode if self._contexts is not None else "disabled"
+        mode = self._contexts.settings.server_mode if self._contexts is not None else "disabled"
         if not is_tls and mode == "enforcing":
             raise FrameError("a plain connection, but tls.server.mode=enforcing demands TLS")
         if not is_tls:
