@@ -85,23 +85,6 @@ class AlwaysFalse(msgspec.Struct, frozen=True):
         return False if Flag().value_of(text) is False else None
 
 
-class Only(msgspec.Struct, frozen=True):
-    """One of the two values of a flag."""
-
-    value: bool
-
-    @property
-    def placeholder(self) -> str:
-        return self.allowed
-
-    @property
-    def allowed(self) -> str:
-        return text_of(self.value)
-
-    def value_of(self, text: str) -> bool | None:
-        return self.value if Flag().value_of(text) is self.value else None
-
-
 class OneOf(msgspec.Struct, frozen=True):
     """One of some words, in any case of letters; the value is the word as it is spelled here."""
 
@@ -186,7 +169,7 @@ class NamedAddressList(msgspec.Struct, frozen=True):
         return value if is_one_line(value) and named_addresses(value) is not None else None
 
 
-Kind = Whole | Flag | AlwaysFalse | Only | OneOf | Text | Secret | AddressList | NamedAddressList
+Kind = Whole | Flag | AlwaysFalse | OneOf | Text | Secret | AddressList | NamedAddressList
 
 
 class Fixed(msgspec.Struct, frozen=True):
