@@ -15,7 +15,7 @@ from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.errors import RemotingError
-from remoting.server.buffers import TooManyPartialFrameBytes, WriteBatch
+from remoting.server.buffers import TooManyPartialFrameBytes, WriteBatch, abort_after_fault
 from remoting.server.connection import Connection, PlainConnection
 from remoting.server.connection_limit import ConnectionLimit
 from remoting.server.limits import ServerOptions
@@ -266,7 +266,7 @@ class RemotingServer:
                 try:
                     connection.check_idle(self.awake_ms, idle_ms_max)
                 except Exception as error:  # noqa: BLE001  # whatever it is, it ends this connection only
-                    _abort_failed(connection, error)
+                    abort_after_fault(connection, "the idle check of a connection failed", error)
             if self.statistics.response_buffer_bytes > self.limits.response_buffer_bytes_max:
                 self.abort_slow_readers()
         finally:
@@ -275,12 +275,6 @@ class RemotingServer:
                 self._check_later()
             else:
                 self._check_timer = asyncio.get_running_loop().call_later(0, self._check_some, rest)
-
-
-def _abort_failed(connection: Connection, error: Exception) -> None:
-    connection.abort(CloseReason.ERROR)
-    fault = {"message": "the idle check of a connection failed", "exception": error}
-    asyncio.get_running_loop().call_exception_handler(fault)
 
 
 def _is_within(all_bytes: int, all_bytes_max: int) -> bool:
