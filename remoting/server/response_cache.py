@@ -16,7 +16,7 @@ from remoting.protocol.codes import FLAG_RESPONSE, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import PREFIX, decode, encode
-from remoting.server.statistics import ServerStatistics, SizeTally
+from remoting.server.statistics import Histogram, ServerStatistics
 
 #: Bytes of cached keys; beyond them the cache is cleared, and filled again as requests come.
 CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -59,7 +59,7 @@ class PreparedResponse:
         "is_valid",
     )
 
-    def __init__(self, body: bytes, tally: SizeTally, ext_fields: Mapping[str, str] | None = None) -> None:
+    def __init__(self, body: bytes, tally: Histogram, ext_fields: Mapping[str, str] | None = None) -> None:
         """Take the response; each time it is sent counts in `tally`."""
         self.body_bytes = len(body)
         self.ext_fields = ext_fields
@@ -81,7 +81,7 @@ class PreparedResponse:
     def frame(self, opaque: bytes) -> bytes:
         """Return the whole frame for a request with this opaque, in decimal, and count it."""
         self._tally.buckets[self._tally_at] += 1
-        self._tally.total += self.body_bytes
+        self._tally.sum += self.body_bytes
         size = len(opaque)
         prefix = _pack_prefix(self._length + size, self._header_bytes + size)
         return b"".join((prefix, self._header, opaque, self._tail))

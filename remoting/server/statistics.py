@@ -50,23 +50,23 @@ class Latencies:
             latencies.add(duration_ns, batch.count(latencies))
 
 
-class SizeTally:
-    __slots__ = ("_bounds", "buckets", "total")
+class Histogram:
+    __slots__ = ("bounds", "buckets", "sum")
 
-    def __init__(self, bounds: tuple[int, ...]) -> None:
-        """Take the upper bounds of the buckets; one more bucket holds what is larger."""
-        self._bounds = bounds
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        #: Ascending upper bounds; the last bucket has none.
+        self.bounds = bounds
         #: Counts by bucket, not cumulated.
         self.buckets = [0] * (len(bounds) + 1)
-        #: The sum of their sizes.
-        self.total = 0
+        self.sum = 0.0
 
-    def position(self, size: int) -> int:
-        return bisect_left(self._bounds, size)
+    def position(self, value: float) -> int:
+        """Return the bucket that a value falls into."""
+        return bisect_left(self.bounds, value)
 
-    def add(self, size: int) -> None:
-        self.buckets[self.position(size)] += 1
-        self.total += size
+    def observe(self, value: float) -> None:
+        self.buckets[self.position(value)] += 1
+        self.sum += value
 
 
 class ServerStatistics:

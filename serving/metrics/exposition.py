@@ -19,12 +19,12 @@ from prometheus_client.process_collector import ProcessCollector
 from history.recorder import Recorder, RecordingCounts
 from history.schemas import FAMILIES
 from remoting.protocol.codes import ResponseCode
-from remoting.server.statistics import ServerStatistics, timer_ns
+from remoting.server.statistics import Histogram, ServerStatistics, timer_ns
 from serving import __version__
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.logging.logs import Logs
-from serving.metrics.counters import Histogram, LabelGuard, Labels
+from serving.metrics.counters import LabelGuard, Labels
 from serving.metrics.families import HttpServerFamilies, MetricFamily, ServerFamilies
 from serving.metrics.health import Health, Serving
 from serving.metrics.label_values import UNKNOWN, request_name, response_name
