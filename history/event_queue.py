@@ -57,12 +57,10 @@ class EventQueue:
 
     @property
     def states(self) -> int:
-        """How many state changes wait."""
         return len(self._states)
 
     @property
     def heartbeats(self) -> int:
-        """How many heartbeats and summaries wait."""
         return len(self._heartbeats)
 
     def put(self, moment: Moment, event: Recordable, topics: int) -> None:
@@ -75,7 +73,6 @@ class EventQueue:
         self._states.append(StateChange(moment, event, topics))
 
     def put_heartbeat(self, heartbeat: SingleHeartbeat | HeartbeatSummary) -> None:
-        """Append a heartbeat, or the summary of a minute."""
         if len(self._heartbeats) >= HEARTBEATS_MAX:
             self.drop(HEARTBEAT, heartbeat.moment.unix_us)
             return
@@ -102,11 +99,9 @@ class EventQueue:
 
     @property
     def has_dropped(self) -> bool:
-        """True if events were dropped since the last report."""
         return bool(self._dropped)
 
     def take_dropped(self) -> dict[str, Dropped]:
-        """Return what was dropped since the last call, by kind."""
         with self._lock:
             dropped, self._dropped = self._dropped, {}
         return dropped

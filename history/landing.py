@@ -76,7 +76,6 @@ class _Growing:
 
     @property
     def part(self) -> Path:
-        """Its path while it grows."""
         return self.path.with_name(f".{self.path.name}{PART}")
 
     @property
@@ -150,7 +149,6 @@ class Landing:
             raise RowsLost(growing.path, family, growing.rows, growing.opened_us)
 
     def seal_old(self, unix_us: int) -> None:
-        """Seal what is old enough, or of another hour."""
         for family, growing in list(self._growing.items()):
             is_old = unix_us - growing.opened_us >= SEAL_AFTER_US or _hour(unix_us) != _hour(growing.opened_us)
             if is_old:
@@ -195,7 +193,6 @@ class Landing:
         return found
 
     def _hours(self, first: date = date.min) -> list[Path]:
-        """Return all folders of hours, from a day on."""
         days = (day for day in self._root.glob("family=*/date=*") if date_of(day / "hour") >= first)
         return [hour for day in days for hour in sorted(day.glob("hour=*"))]
 

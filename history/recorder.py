@@ -152,7 +152,6 @@ class Recorder:
             self._awake.set()
 
     def enqueue_heartbeat(self, heartbeat: SingleHeartbeat | HeartbeatSummary) -> None:
-        """Record a heartbeat, or the summary of a minute."""
         self._queue.put_heartbeat(heartbeat)
 
     def take_snapshot_request(self) -> bool:
@@ -163,12 +162,10 @@ class Recorder:
 
     @property
     def queued(self) -> int:
-        """How many events wait to be written."""
         return len(self._queue)
 
     @property
     def unsealed_since_us(self) -> int | None:
-        """When the oldest file was begun that is not sealed; None if there is none."""
         return self._landing.opened_us
 
     def close(self) -> None:

@@ -18,12 +18,10 @@ def time_text(unix_us: object) -> str:
 
 
 def time_of(unix_us: int) -> datetime:
-    """Return the time of Unix microseconds."""
     return _EPOCH + unix_us * _US
 
 
 def unix_us(time: datetime) -> int:
-    """Return Unix microseconds, exactly."""
     return (time - _EPOCH) // _US
 
 
@@ -61,7 +59,6 @@ class TrustedClock:
         self._offset_us = _Offset(offset_us, offset_us, mono_us)
 
     def unix_us(self, mono_us: int) -> int:
-        """Return the trusted time of day at a moment of the monotonic clock, Unix us."""
         offset_us = self._clock.unix_us() - mono_us
         if abs(offset_us - self._offset_us.seen) > _CLOCK_SET_US:
             self._offset_us = self._offset_us._replace(seen=offset_us, since=mono_us)

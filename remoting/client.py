@@ -297,7 +297,6 @@ class RemotingClient:
 
 
 def _no_connection(address: str, error: OSError | ValueError, *, has_tls: bool) -> InvokeError:
-    """Return what a failure to connect means."""
     if isinstance(error, ConnectionRefusedError):
         return ConnectionRefused(address, "cannot connect: connection refused")
     # Before ValueError: a certificate that is not trusted is one too.
@@ -326,7 +325,6 @@ class _PeerAddress:
 
     @property
     def in_use(self) -> bool:
-        """Whether a caller connects, or waits for a response."""
         return self.callers > 0 or (self.connection is not None and self.connection.pending > 0)
 
 
@@ -379,7 +377,6 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def pending(self) -> int:
-        """How many requests wait for their responses."""
         return len(self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -388,7 +385,6 @@ class ClientConnection(asyncio.Protocol):
         self.remote_address = (address[0], address[1]) if address else None
 
     def data_received(self, data: bytes) -> None:
-        """Hand each response to its waiter; report a denial among those of posted requests."""
         for command in self._reader.receive(data):
             if not command.is_response:
                 self._decline(command)
@@ -433,7 +429,6 @@ class ClientConnection(asyncio.Protocol):
             del self._posted[next(iter(self._posted))]
 
     def denial(self, code: int, answer: RemotingCommand) -> Denial:
-        """Return the denial that a response to a request of this code is."""
         return Denial(address=self.address, request_code=code, remark=answer.remark or "", is_signed=self.is_signed)
 
     def close_once_answered(self) -> None:

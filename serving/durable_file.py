@@ -200,7 +200,6 @@ def _whole_copy_of(target: Path) -> Path:
 
 
 def _install(content: bytes, target: Path, like: os.stat_result | None) -> None:
-    """Rename a complete and synced file to the target."""
     descriptor, name = tempfile.mkstemp(_TEMPORARY, f".{target.name}.", target.parent)
     unfinished = Path(name)
     try:

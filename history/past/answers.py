@@ -59,7 +59,6 @@ _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 
 
 def main() -> int:
-    """Answer the query on standard input."""
     os.nice(_NICENESS)
     memory_bytes = memory_bytes_max(usable_memory_bytes())
     _limit_memory(memory_bytes)

@@ -124,6 +124,5 @@ def server_rows(history: History, first: datetime, last: datetime) -> list[Store
 
 
 def _pauses(history: History, first: datetime, last: datetime) -> Iterator[StoredRow]:
-    """Yield the ticks that came after an unobserved pause."""
     ticks = history.rows(NS_TICK.name, first, last, None, lambda line: _PAUSE.search(line) is not None)
     return (row for row in ticks if (row.interval_ms or 0) > UNOBSERVED_AFTER_MS)

@@ -57,7 +57,6 @@ class ServerClock:
 
     @property
     def was_set(self) -> bool:
-        """Whether it was."""
         return bool(self._pieces)
 
     def moments(self, unix_us: int) -> list[int]:
@@ -127,7 +126,6 @@ class _Start(NamedTuple):
     snapshot_id: str | None = None
 
     def counts(self, row: StoredRow) -> bool:
-        """Return whether a row is one of those that make the route."""
         return row.number >= self.number and (row.scope != "all" or row.snapshot_id == self.snapshot_id)
 
 

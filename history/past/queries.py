@@ -66,7 +66,6 @@ def span_of(first: datetime | None, last: datetime | None, now: datetime) -> tup
 
 
 def timeline_of(history: History, broker: str, first: datetime, last: datetime) -> BrokerTimeline:
-    """Return what happened to a broker between two times."""
     events = timeline(broker_rows(history, broker, first, last))
     servers = timeline(server_rows(history, first, last))
     # Without the unobserved times, their lack of events would read as no failures.

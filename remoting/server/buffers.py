@@ -92,7 +92,6 @@ class ConnectionInput:
         self._reader.read_with(read)
 
     def read(self, data: bytes) -> list[Received]:
-        """Return the frames that `data`, which passed the filter, completes."""
         return self._reader.receive(data)
 
     def update_partial(self, frames: int, now_ms: int) -> None:
@@ -140,7 +139,6 @@ class ConnectionInput:
 
     @property
     def has_deferred(self) -> bool:
-        """Whether frames or bytes wait for a later turn."""
         return bool(self._frames or self._data)
 
     def exceeds_turn(self, data: bytes, turn_bytes: int) -> bool:
@@ -158,7 +156,6 @@ class ConnectionInput:
         self._data, self._at = data, 0
 
     def take_frames(self) -> Sequence[Received]:
-        """Return the deferred frames, and keep none."""
         frames, self._frames = self._frames, ()
         self._statistics.in_flight -= len(frames)
         return frames
@@ -281,6 +278,5 @@ class WriteBatch:
 
 
 def abort_after_fault(connection: ServedConnection, message: str, error: Exception) -> None:
-    """End a connection at once and report why; others go on."""
     connection.abort(CloseReason.ERROR)
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

@@ -101,12 +101,10 @@ class RequestProcessor:
     # Frames
 
     def new_reader(self, audience: int = 0) -> FrameReader[Received]:
-        """Return what cuts the bytes of one connection into requests."""
         frame_bytes_max = self._options.limits.frame_bytes_max
         return FrameReader(self.read_of(audience), self._read_pieces, frame_bytes_max, self._refuse_body)
 
     def read_of(self, audience: int) -> Callable[[bytes, int, int], Received]:
-        """Return what reads a complete frame of a connection of an audience."""
         cache = self.cache_of(audience) if audience else None
         return self._read_plain if cache is None else partial(self._read_for, cache)
 
@@ -124,7 +122,6 @@ class RequestProcessor:
 
     @staticmethod
     def _read_pieces(pieces: Pieces) -> Received:
-        """Return the request in a frame of several pieces, which is too long for the cache."""
         return decode_pieces(pieces), None
 
     def _refuse(self, data: bytes, length: int) -> Received | None:

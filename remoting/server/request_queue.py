@@ -39,12 +39,10 @@ class ConnectionQueue:
 
     @property
     def pending(self) -> int:
-        """How many requests have no response yet."""
         return len(self.requests) + self.is_running
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may be read from the connection."""
         limits = self._limits
         return (
             len(self.requests) >= limits.queued_requests_per_connection
@@ -160,7 +158,6 @@ class RequestQueue:
             raise
 
     def _process_next(self, queue: ConnectionQueue) -> None:
-        """Process the next request of a connection."""
         queue.is_scheduled = False
         # Its peer may have stopped reading meanwhile; `schedule` is called when it reads again.
         if not queue.connection.takes_responses:

@@ -93,7 +93,6 @@ class PreparedResponse:
 
 
 def _header_around_opaque(ext_fields: Mapping[str, str] | None) -> tuple[bytes, bytes]:
-    """Return the header of a success up to its opaque, and behind it."""
     text = encode(RemotingCommand(0, _OPAQUE, FLAG_RESPONSE, ext_fields=ext_fields))[_PREFIX_BYTES:]
     before, opaque, after = text.rpartition(b"%b%d" % (_JSON_OPAQUE, _OPAQUE))
     return before + opaque[: len(_JSON_OPAQUE)], after
@@ -139,7 +138,6 @@ class ResponseCache:
         return None if prepared is None else CachedRequest(prepared, self._opaque, data, at, end - at - 4)
 
     def response(self, request: CachedRequest) -> bytes:
-        """Return the frame of a response that is valid."""
         self._finished[self._code] += 1
         return request.prepared.frame(request.opaque)
 

@@ -38,7 +38,6 @@ class Latencies:
         self.total_ns = 0
 
     def add(self, duration_ns: int, count: int) -> None:
-        """Count `count` requests that took `duration_ns` each."""
         at = 0 if duration_ns <= _FIRST_BOUND_NS else bisect_left(LATENCY_BOUNDS_NS, duration_ns)
         self.buckets[at] += count
         self.total_ns += duration_ns * count
@@ -61,7 +60,6 @@ class Histogram:
         self.sum = 0.0
 
     def position(self, value: float) -> int:
-        """Return the bucket that a value falls into."""
         return bisect_left(self.bounds, value)
 
     def observe(self, value: float) -> None:
@@ -96,7 +94,6 @@ class ServerStatistics:
         self.rejected = dict.fromkeys(Rejection, 0)
 
     def finished(self) -> dict[tuple[int, int], int]:
-        """Return (request code, response code) -> finished requests."""
         merged = dict(self._finished)
         for code, count in self.prepared.items():
             merged[code, 0] = merged.get((code, 0), 0) + count

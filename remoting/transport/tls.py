@@ -198,7 +198,6 @@ def _server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _context(protocol: int, settings: TlsSettings) -> ssl.SSLContext:
-    """Return a context with the protocols and ciphers that are allowed on both sides."""
     context = ssl.SSLContext(protocol)
     suites = [each.strip() for each in settings.ciphers.split(",") if each.strip()]
     versions = _versions(settings.protocols)

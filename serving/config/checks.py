@@ -81,7 +81,6 @@ def _not_to_be_opened(kind: ServerKind[Config], config: ServerConfig) -> Iterato
 
 
 def listed_keys(text: str) -> set[str]:
-    """Return the properties that a list with a `;` between them names."""
     return {key for each in text.split(";") if (key := each.strip())}
 
 
@@ -111,5 +110,4 @@ def _overlap(address: str, other: str) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Return the part of a text that a sentence repeats."""
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."

@@ -226,12 +226,10 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def is_secret(self) -> bool:
-        """True if its value is masked wherever it is shown."""
         return isinstance(self.kind, Secret)
 
     @property
     def argument(self) -> str:
-        """Return its name on the command line: `--listen-port`."""
         return "--" + _words(self.key, "-").lower()
 
     @property
@@ -289,7 +287,6 @@ def is_one_line(text: str) -> bool:
 
 
 def text_of(value: OptionValue) -> str:
-    """Return a value as properties text has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

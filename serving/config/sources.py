@@ -168,7 +168,6 @@ def ignored_keys(kind: ServerKind[Config], sources: Sources) -> tuple[IgnoredKey
 
 
 def _given(kind: ServerKind[Config], sources: Sources) -> Iterator[_Given]:
-    """Yield all that is given, the weakest first."""
     yield from _given_in(kind, sources.file, kind.field_of_key.keys())
     yield from _given_in(kind, sources.tls_file, _tls_file_keys(kind))
     if sources.file.path and kind.is_changed_by_requests:

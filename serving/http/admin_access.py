@@ -90,7 +90,6 @@ class AdminToken:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a token."""
         return self._digest is not None
 
     def replace(self, token: str) -> None:

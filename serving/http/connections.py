@@ -60,7 +60,6 @@ class HttpConnections:
         self._unread: dict[_HttpConnection, asyncio.TimerHandle] = {}
 
     def __call__(self) -> asyncio.Protocol:
-        """Return the protocol of a connection that is being accepted."""
         return _HttpConnection(self._make(), self, next(self._numbers))
 
     def opened(self, connection: "_HttpConnection") -> None:
@@ -71,13 +70,11 @@ class HttpConnections:
         asyncio.get_running_loop().call_later(FIRST_REQUEST_S, connection.close_unused)
 
     def begins(self, handler: Handler) -> None:
-        """Mark a connection as working on a request."""
         if (connection := self._open.get(handler)) is not None:
             connection.is_used = connection.is_working = True
             connection.touch()
 
     def ends(self, handler: Handler) -> None:
-        """Mark it as idle."""
         if (connection := self._open.get(handler)) is not None:
             connection.is_working = False
             connection.touch()
@@ -175,7 +172,6 @@ class _HttpConnection(asyncio.Protocol):
         return 0 if transport is None else transport.get_write_buffer_size()
 
     def touch(self) -> None:
-        """Note that something happens."""
         self.last_activity_ms = int(asyncio.get_running_loop().time() * 1000)
 
     def abort(self) -> None:
@@ -185,7 +181,6 @@ class _HttpConnection(asyncio.Protocol):
             self.handler.transport.abort()
 
     def close_unused(self) -> None:
-        """Close it if it has sent no request yet."""
         if not self.is_used:
             self.abort()
 

@@ -72,12 +72,10 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something, and so needs a token."""
         return self.method != "GET"
 
     @property
     def repeated(self) -> tuple[Parameter, ...]:
-        """The parameters that may be given more than once."""
         return tuple(each for each in self.parameters or () if each.is_repeated)
 
     @property

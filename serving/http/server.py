@@ -373,7 +373,6 @@ def _body(value: Any) -> bytes:
 
 
 def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
-    """Return the checked request; refuses a query that the path does not take."""
     query = {} if endpoint.parameters is None else _query(endpoint, request)
     return ViewRequest(
         path=request.match_info,

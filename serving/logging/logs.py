@@ -69,16 +69,13 @@ class Logs:
 
     @property
     def suppressed(self) -> dict[str, int]:
-        """Return how many lines the limits kept back, by event."""
         return dict(self._limits.suppressed)
 
     @property
     def lines_dropped(self) -> int:
-        """Return how many lines were lost because the output did not take them."""
         return self._sink.dropped
 
     def set_level(self, word: str) -> None:
-        """Write lines of this level and above from now on."""
         self._least = _LEVELS[word]
 
     def write(self, event: LogEvent, **keys: object) -> None:
@@ -86,7 +83,6 @@ class Logs:
         self.write_at(event.level, event, **keys)
 
     def write_at(self, level: Level, event: LogEvent, **keys: object) -> None:
-        """Write an event at the level of the caller."""
         # Who changed what must be known whatever the level is, the change of the level itself above all.
         if level < self._least and not event.audit:
             return
@@ -195,7 +191,6 @@ class _LibraryHandler(logging.Handler):
         return next((each for each in handlers if each.sink is self.sink), self) is self
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as `library_logged`."""
         level = Level.ERROR if record.levelno >= logging.ERROR else Level.WARNING
         error = record.exc_info[1] if record.exc_info else None
         keys: dict[str, object] = {} if error is None else {"exc_info": error}

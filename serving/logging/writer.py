@@ -89,7 +89,6 @@ class LineWriter:
             self._start = b"" if content[written - 1 : written] == b"\n" else b"\n"
 
     def _take(self) -> list[bytes]:
-        """Wait for lines and return some of them; none when all is written and the end has come."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._closing)
             taken: list[bytes] = []

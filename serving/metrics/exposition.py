@@ -234,7 +234,6 @@ async def _in_slices(pieces: Iterator[bytes]) -> bytes:
 
 
 def _written(metric: Metric) -> Iterator[bytes]:
-    """Yield the text of a family in pieces."""
     samples, metric.samples = metric.samples, []
     head = generate_latest(_Collected([metric]))
     yield head
@@ -257,12 +256,10 @@ class Admitted:
 
 
 def by_label(values: Iterable[tuple[str, float]]) -> Values:
-    """Return values by their only label."""
     return {(label,): value for label, value in values}
 
 
 def single(value: float) -> Values:
-    """Return the value of a metric without labels."""
     return {(): value}
 
 

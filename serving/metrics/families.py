@@ -28,7 +28,6 @@ class FamilyMaker:
         return MetricFamily(f"{self._prefix}{name}_total", "counter", meaning, labels)
 
     def gauge(self, name: str, meaning: str, *labels: str) -> MetricFamily:
-        """Return a number as it is now."""
         return MetricFamily(self._prefix + name, "gauge", meaning, labels)
 
     def histogram(self, name: str, meaning: str, *labels: str) -> MetricFamily:

@@ -34,7 +34,6 @@ class ServerCounters:
         self.certificate_expiry: dict[str, float] = {}
 
     def observe_lag(self, seconds: float) -> None:
-        """Count by how much a timer of the loop came late."""
         self.event_loop_lag.observe(seconds)
         self._longest_lag_s = max(self._longest_lag_s, seconds)
 

@@ -113,7 +113,6 @@ class SigningLog(SigningObserver):
         return f"{self._if_signed}: {rights}" if rights else self._if_signed
 
     def unsigned(self, address: str) -> None:
-        """Count an unsigned request, and log its address unless it was logged before."""
         if address in self._no_brokers:
             return
         self._unsigned_requests.add(())

@@ -39,7 +39,6 @@ class AttributedDispatcher:
         self._busiest = busiest
 
     def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
-        """Answer one request as the dispatcher does."""
         if request.code in self._from_brokers:
             connection.kind = ConnectionKind.BROKER
         elif connection.kind is ConnectionKind.UNKNOWN:
@@ -79,7 +78,6 @@ class ServerEventLog(Generic[Config]):
     # What operators changed
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: Config) -> None:
-        """Log new values of properties, and follow the log level."""
         if changed:
             self._counters.config_changes.add(("stored",))
         before, self._properties = self._properties, listed_properties(self._kind, config)
@@ -99,7 +97,6 @@ class ServerEventLog(Generic[Config]):
         return [key for key in keys if key in options and options[key].at_once is at_once]
 
     def written_in_place(self, path: str) -> None:
-        """Log once that a file is a mount of its own."""
         if path not in self._written_in_place:
             self._written_in_place.add(path)
             self._logs.write(events.MOUNTED_FILE_STORED, path=path)

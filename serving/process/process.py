@@ -286,7 +286,6 @@ class HttpProcess(_Process[Config]):
         await self._serve({**works, **watches}, self.address, http_addr=self.address)
 
     def drain(self) -> None:
-        """Be unready."""
         self._be_unready()
 
     async def close(self, *others: Callable[[], Awaitable[None]]) -> None:
@@ -406,7 +405,6 @@ class ServerProcess(_Process[Config]):
         )
 
     async def drain(self, config: Config) -> None:
-        """Be unready, and send peers to other servers; wait for them if enableShutdownGracefully is set."""
         self._be_unready(connections=len(self._listener.connections))
         self._listener.drain()
         if config.enable_shutdown_gracefully:

@@ -42,7 +42,6 @@ class Recording:
         self.recorder.enqueue(lifecycle("ready", address=address))
 
     async def tick(self, measure: Measure, statistics: ServerStatistics, counters: ServerCounters) -> None:
-        """Record a tick each 10 s, for as long as it serves."""
         ticked_s = self._loop.time()
         rejected = sum(statistics.rejected.values())
         while True:
@@ -63,7 +62,6 @@ class Recording:
             ticked_s = now_s
 
     async def close(self) -> None:
-        """Write the rows that wait, and seal all files."""
         self.recorder.enqueue(lifecycle("stopping"))
         await asyncio.to_thread(self.recorder.close)
 
@@ -76,7 +74,6 @@ class Recording:
         self._on_loop(lambda: self._logs.write(events.RECORDING_RESUMED))
 
     def history_deleted(self, deleted: DeletedFiles) -> None:
-        """Log that files were deleted that may never have been ingested."""
         fields = {"reason": deleted.reason, "files": deleted.files, "bytes": deleted.size_bytes}
         self._on_loop(lambda: self._logs.write(events.HISTORY_DELETED, **fields))
 

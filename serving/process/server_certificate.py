@@ -32,11 +32,9 @@ class ServerCertificate:
         self._log_reload(error)
 
     def load(self) -> None:
-        """Load it again; the one before stays in use if that fails."""
         self._log_reload(self.contexts.reload())
 
     async def watch(self) -> None:
-        """Load it again whenever its file has changed."""
         while True:
             await asyncio.sleep(_LOOK_S)
             if await asyncio.to_thread(self.contexts.changed):

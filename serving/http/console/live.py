@@ -41,7 +41,6 @@ class EventHeads:
         self._name = self._id = ""
 
     def take(self, chunk: bytes) -> list[EventHead]:
-        """Return the events that are complete with these bytes."""
         found: list[EventHead] = []
         *ended, rest = chunk.split(b"\n")
         for each in ended:
@@ -173,7 +172,6 @@ class LiveChanges:
 
     @property
     def event_id(self) -> str:
-        """The id of all changes so far."""
         return f"{self._boot_id}-{self._number}"
 
     def client(self) -> aiohttp.ClientSession:
@@ -228,7 +226,6 @@ class LiveChanges:
             each.end()
 
     async def close(self) -> None:
-        """Watch nothing any more, and close all connections."""
         self.end_pages()
         if self._ending is not None:
             self._ending.cancel()
@@ -275,7 +272,6 @@ class LiveStream:
         """Write nothing directly: each change is an event of all pages, some ms later or earlier."""
 
     def note(self, peer: NumberedPeer) -> None:
-        """Tell the page that something at a server has changed."""
         self._changed[peer] = None
         self._awake.set()
 

@@ -23,7 +23,6 @@ class NumberedPeer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """host:port."""
         return self.url.partition("://")[2]
 
 

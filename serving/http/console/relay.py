@@ -128,7 +128,6 @@ class PeerRelay:
                 return await _whole(answer)
 
     async def probe(self, peer: NumberedPeer) -> PeerView:
-        """Return whether a server answers that it lives, and how fast."""
         loop = asyncio.get_running_loop()
         began, problem = loop.time(), ""
         try:

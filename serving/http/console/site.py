@@ -191,7 +191,6 @@ class Console:
     # Files
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        """Answer the page, whoever opens it: without a session it asks for a token."""
         return _served(request, (await self._loaded()).page, _UNTIL_IT_CHANGES)
 
     async def file(self, request: web.Request) -> web.StreamResponse:
@@ -210,7 +209,6 @@ class Console:
     # Sessions
 
     async def session(self, request: web.Request) -> web.StreamResponse:
-        """Answer what the page may do."""
         return _json(self._view(request, self._session_of(request)))
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
