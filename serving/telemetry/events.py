@@ -127,9 +127,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     keys: ClassVar[tuple[str, ...]] = ()
 
     def counted(self) -> Iterable[Count]:
+        """Return what it counts."""
         return () if self.counter is None else (Count(self.counter),)
 
     def observed(self) -> Iterable[Observation]:
+        """Return how long it took."""
         return ()
 
     def line(self) -> Mapping[str, object]:
@@ -138,6 +140,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in values if value is not None}
 
     def rows(self) -> Iterable[Recordable]:
+        """Return its rows of the history."""
         return ()
 
     @classmethod
@@ -190,9 +193,11 @@ class Declared(NamedTuple):
         return (metric for metric in self.metrics if isinstance(metric, Gauge))
 
     def log_events(self) -> Iterator[LogEvent]:
+        """Yield every event that writes a line."""
         yield from filter(None, (event.log_event() for event in self.events))
 
     def families(self, make: FamilyMaker) -> Iterator[MetricFamily]:
+        """Yield every metric as the catalogue has it."""
         yield from (metric.family(make) for metric in self.metrics)
 
 

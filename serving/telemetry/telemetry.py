@@ -69,10 +69,12 @@ class Telemetry:
             follow(event)
 
     def counts(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, Mapping[Labels, int]]]:
+        """Yield each counter as a scrape reads it."""
         for counter, table in self._counts.items():
             yield counter.family(make), table.counts()
 
     def durations(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, Mapping[Labels, Histogram]]]:
+        """Yield each timer as a scrape reads it."""
         for timer, table in self._durations.items():
             yield timer.family(make), table.histograms()
 
