@@ -3,8 +3,8 @@
 Java drops values it cannot convert and starts with the rest; here a start ends, and a request is refused as a whole.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -50,6 +50,22 @@ class ConfigError(Exception):
 def bad_option(option: Option, value: OptionValue, source: str, allowed: str = "") -> BadOption:
     """Return what is wrong with the value of an option; `allowed` defaults to what its kind allows."""
     return BadOption(option.key, option.shown(text_of(value)), source, allowed or option.kind.allowed)
+
+
+def read_values(
+    kind: ServerKind[Config], given: Iterable[tuple[str, str, str]]
+) -> tuple[dict[str, Any], list[BadOption]]:
+    """Return the values of fields that are given as texts from sources, the last of each, and those that are wrong."""
+    values: dict[str, Any] = {}
+    bad: list[BadOption] = []
+    for name, text, source in given:
+        option = kind.options[name]
+        value = option.kind.value_of(text)
+        if value is None:
+            bad.append(bad_option(option, text.strip(), source))
+        else:
+            values[name] = value
+    return values, bad
 
 
 def conflicts(kind: ServerKind[Config], config: Config) -> Iterator[tuple[str, str]]:
