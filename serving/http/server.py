@@ -34,7 +34,7 @@ from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
 from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
 from serving.http.same_site import check_on_loopback
-from serving.http.views import ErrorAnswer, Fault, HttpRefused, TooManyRequests, ViewRequest
+from serving.http.views import ErrorAnswer, Fault, HttpRefused, Places, TooManyRequests, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
     HTTP_ADMIN_REQUEST_ACCEPTED,
@@ -98,7 +98,7 @@ def make_app(
     headers = {"Server": kind.program, **ANSWER_HEADERS}
     app = web.Application(middlewares=[_observing(headers, counters, logs, tokens)])
     app[_LOGS] = logs
-    app[CONNECTIONS] = []
+    app[CONNECTIONS] = {}
     # One for all methods of a path: aiohttp looks through those of another path in between.
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
@@ -106,7 +106,7 @@ def make_app(
         if endpoint.concurrent_max:
             answer = _limited(answer, endpoint.concurrent_max)
         if endpoint.is_for_clients:
-            answer = _for_clients(answer, tokens, counters, logs)
+            answer = _checked(answer, tokens, tokens.check_client, counters, logs)
         elif endpoint.changes:
             answer = _for_admins(answer, tokens, counters, logs)
         else:
@@ -141,8 +141,7 @@ async def start_http(app: web.Application, port: socket.socket, connections_max:
     def rejected(peer: str, problem: str) -> None:
         app[_LOGS].write(HTTP_REQUEST_REJECTED, peer=peer, error=problem)
 
-    connections = HttpConnections(server, connections_max, rejected)
-    app[CONNECTIONS].append(connections)
+    connections = HttpConnections(server, app[CONNECTIONS], connections_max, rejected)
     listener = await asyncio.get_running_loop().create_server(connections, sock=port, backlog=ServerLimits().backlog)
     return HttpServer(runner, listener)
 
@@ -193,17 +192,11 @@ def _streaming(endpoint: Endpoint, headers: Mapping[str, str]) -> _Handler:
 
 def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
     """Return a handler that works on so many requests at a time, and refuses the others before it reads their body."""
-    working = 0
+    places = Places(concurrent_max, f"{concurrent_max} requests of this kind are worked on, as many as allowed.")
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        nonlocal working
-        if working >= concurrent_max:
-            raise TooManyRequests(f"{concurrent_max} requests of this kind are worked on, as many as allowed.")
-        working += 1
-        try:
+        with places.one():
             return await handler(request)
-        finally:
-            working -= 1
 
     return answer
 
@@ -221,11 +214,6 @@ def _for_admins(handler: _Handler, tokens: HttpTokens, counters: ServerCounters,
     return answer
 
 
-def _for_clients(handler: _Handler, tokens: HttpTokens, counters: ServerCounters, logs: Logs) -> _Handler:
-    """Return a handler that serves clients and operators; it counts and logs others."""
-    return _checked(handler, tokens, tokens.check_client, counters, logs)
-
-
 def _checked(
     handler: _Handler,
     tokens: HttpTokens,
@@ -233,6 +221,8 @@ def _checked(
     counters: ServerCounters,
     logs: Logs,
 ) -> _Handler:
+    """Return a handler that serves who passes the check; it counts and logs others."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         headers = request.headers
         origins, authorizations = headers.getall(hdrs.ORIGIN, []), headers.getall(hdrs.AUTHORIZATION, [])
@@ -291,13 +281,14 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs,
 
     @web.middleware
     async def observe(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        for connections in request.app[CONNECTIONS]:
-            connections.begins(request.protocol)
+        connection = request.app[CONNECTIONS].get(request.protocol)
+        if connection is None:
+            return await answered(request, handler)
+        connection.begin()
         try:
             return await answered(request, handler)
         finally:
-            for connections in request.app[CONNECTIONS]:
-                connections.ends(request.protocol)
+            connection.end()
 
     async def answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
@@ -312,7 +303,7 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs,
         except Exception as error:  # noqa: BLE001  # a fault of the server: logged once, the peer gets no details
             about = {"peer": peer_address(request), "method": request.method, "path": request.path}
             logs.write(HTTP_REQUEST_FAILED, **about, exc_info=error)
-            response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
+            response = _faulty(500, Fault("internal", "The server failed to answer this request; its log has more."))
         response.headers.extend({name: value for name, value in headers.items() if name not in response.headers})
         _count(counters, request, response, loop.time() - began)
         return response
@@ -351,14 +342,11 @@ def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
         methods = sorted(error.allowed_methods)
         listed = " and ".join(filter(None, (", ".join(methods[:-1]), methods[-1])))
         sentence = f"{shortened(request.path)} takes {listed} only."
-        return _fault(error.status, "method_not_allowed", sentence, {hdrs.ALLOW: ", ".join(methods)})
+        return _faulty(error.status, Fault("method_not_allowed", sentence), {hdrs.ALLOW: ", ".join(methods)})
     if isinstance(error, web.HTTPNotFound):
-        return _fault(error.status, "not_found", f"There is nothing at {shortened(request.path)}; see {openapi.PATH}.")
-    return _fault(error.status, "bad_request", f"{error.reason}.")
-
-
-def _fault(status: int, code: str, sentence: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return _faulty(status, Fault(code, sentence), headers)
+        sentence = f"There is nothing at {shortened(request.path)}; see {openapi.PATH}."
+        return _faulty(error.status, Fault("not_found", sentence))
+    return _faulty(error.status, Fault("bad_request", f"{error.reason}."))
 
 
 def _faulty(status: int, fault: Fault, headers: Mapping[str, str] | None = None) -> web.Response:

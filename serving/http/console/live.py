@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from remoting.background_tasks import start_task
-from serving.http.console.peers import NumberedPeer
+from serving.http.console.peers import NumberedPeer, new_session
 from serving.http.console.shapes import LiveView, PeerChange, WatchedPeer
 from serving.http.endpoints import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import DirectWriter, event_text
@@ -175,11 +175,8 @@ class LiveChanges:
         return f"{self._boot_id}-{self._number}"
 
     def client(self) -> aiohttp.ClientSession:
-        """Return what connects to servers: without a proxy of the environment, cookies and .netrc."""
         if self._client is None:
-            self._client = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
-            )
+            self._client = new_session(0)
         return self._client
 
     def open(self, topics: Sequence[str], last_id: str) -> "LiveStream":
