@@ -151,8 +151,10 @@ class AddressList(msgspec.Struct, frozen=True):
 
     def value_of(self, text: str) -> str | None:
         addresses = [part for each in text.split(";") if (part := each.strip())]
+        matches = [_HOST_AND_PORT.fullmatch(each) for each in addresses]
+        are_right = all(match is not None and 0 < int(match[1]) <= _PORT_MAX for match in matches)
         value = ";".join(addresses)
-        return value if all(map(_is_address, addresses)) and is_one_line(value) else None
+        return value if are_right and is_one_line(value) else None
 
 
 class NamedAddressList(msgspec.Struct, frozen=True):
@@ -288,11 +290,6 @@ def is_one_line(text: str) -> bool:
 
 def text_of(value: OptionValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _is_address(text: str) -> bool:
-    match = _HOST_AND_PORT.fullmatch(text)
-    return match is not None and 0 < int(match[1]) <= _PORT_MAX
 
 
 def _words(key: str, between: str) -> str:

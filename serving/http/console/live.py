@@ -38,36 +38,31 @@ class EventHeads:
 
     def __init__(self) -> None:
         self._line = bytearray()
-        self._name = self._id = ""
+        #: Of the event that is not complete.
+        self._fields: dict[str, str] = {}
 
     def take(self, chunk: bytes) -> list[EventHead]:
+        """Return the events that are complete with these bytes."""
         found: list[EventHead] = []
         *ended, rest = chunk.split(b"\n")
-        for each in ended:
-            self._add(each)
-            if (event := self._line_ended()) is not None:
-                found.append(event)
+        for part in ended:
+            self._add(part)
+            line = self._line.decode(errors="replace").removesuffix("\r")
+            self._line.clear()
+            if line:
+                field, _, value = line.partition(":")
+                self._fields[field] = value.removeprefix(" ")
+                continue
+            event_id = self._fields.get("id", "")
+            if name := self._fields.get("event"):
+                # It is sent back in a header, which takes no control characters.
+                found.append(EventHead(name, event_id if event_id.isprintable() else ""))
+            self._fields.clear()
         self._add(rest)
         return found
 
     def _add(self, part: bytes) -> None:
         self._line += part[: LINE_BYTES_MAX - len(self._line)]
-
-    def _line_ended(self) -> EventHead | None:
-        line = self._line.decode(errors="replace").removesuffix("\r")
-        self._line.clear()
-        if not line:
-            event = EventHead(self._name, self._id) if self._name else None
-            self._name = self._id = ""
-            return event
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            self._name = value
-        elif field == "id" and value.isprintable():
-            # It is sent back in a header, which takes no control characters.
-            self._id = value
-        return None
 
 
 #: Pages that are open at one time.
