@@ -106,12 +106,16 @@ class Logs:
             due = self._limits.due(self._clock.now_ms())
         self._finish(due)
 
-    def close(self, timeout_s: float) -> None:
-        """Write all that is left, for at most `timeout_s` seconds."""
+    def finish(self) -> None:
+        """Hand over the errors that were held back, and take no more lines of libraries; others may use the sink."""
         logging.getLogger().removeHandler(self._library_handler)
         with self._lock:
             due = self._limits.all_held()
         self._finish(due)
+
+    def close(self, timeout_s: float) -> None:
+        """Write all that is left, for at most `timeout_s` seconds."""
+        self.finish()
         self._sink.close(timeout_s)
 
     def _now(self) -> str:

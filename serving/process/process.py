@@ -108,7 +108,7 @@ async def serve(
     """
     clock = SystemClock()
     bound = {kind.id_key: own_id or f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
-    logs = open_logs(shared.stdout.shared(), config.log_format, config.log_level, clock, bound)
+    logs = open_logs(shared.stdout, config.log_format, config.log_level, clock, bound)
     logs.write(events.SERVER_STARTED, python=platform.python_version())
     logs.write(events.SERVER_CONFIGURED, config=listed_properties(kind, config))
     if others_may(stat.S_IWOTH, Path(config.config_store_path)):
@@ -127,7 +127,7 @@ async def serve(
         logs.write(events.SERVER_FAILED, exc_info=group)
         raise
     finally:
-        logs.close(_LOG_CLOSE_S)
+        logs.finish()
     # Raised there, some releases of Python 3.11 would put it into a group again.
     for error in start_failures:
         raise error
