@@ -278,7 +278,10 @@ def _recovered(part: Path) -> list[Path]:
     """Seal a file whose writer has ended; raises BlockingIOError if it has not."""
     with part.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _cut_torn_line(file):
+        # Up to the last whole line.
+        end = file.read().rfind(b"\n") + 1
+        file.truncate(end)
+        if not end:
             part.unlink()
             return []
         os.fsync(file.fileno())
@@ -286,14 +289,6 @@ def _recovered(part: Path) -> list[Path]:
         path = _rename_finished(part, part.with_name(part.name[1 : -len(PART)]), compressed=family in COMPRESSED)
         _sync_folder(path.parent)
         return [path]
-
-
-def _cut_torn_line(file: IO[bytes]) -> bool:
-    """Cut a file behind its last whole line; True if anything is left."""
-    data = file.read()
-    end = data.rfind(b"\n") + 1
-    file.truncate(end)
-    return end > 0
 
 
 def _rename_finished(part: Path, path: Path, *, compressed: bool) -> Path:

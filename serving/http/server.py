@@ -12,7 +12,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -102,7 +102,9 @@ def make_app(
     # One for all methods of a path: aiohttp looks through those of another path in between.
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
-        answer = _streaming(endpoint, headers) if endpoint.streams else _answering(endpoint, tokens, logs)
+        checked = partial(_view_request, endpoint)
+        streams = endpoint.streams
+        answer = streaming(endpoint.view, checked, headers) if streams else _answering(endpoint, tokens, logs)
         if endpoint.concurrent_max:
             answer = _limited(answer, endpoint.concurrent_max)
         if endpoint.is_for_clients:
@@ -114,7 +116,12 @@ def make_app(
         resources[endpoint.path].add_route(endpoint.method, answer)
         # A rate misses a counter that is born at 1.
         counters.http_requests.add((endpoint.method, endpoint.path, "2xx"), 0)
-    app.router.add_get(openapi.PATH, _describing(lambda: openapi.document(kind, endpoints)))
+    described = cache(lambda: _encode(openapi.document(kind, endpoints)))
+
+    async def describe(_: web.Request) -> web.Response:
+        return web.Response(body=described(), headers={hdrs.CONTENT_TYPE: JSON_TYPE})
+
+    app.router.add_get(openapi.PATH, describe)
     return app
 
 
@@ -184,10 +191,6 @@ def _answering(endpoint: Endpoint, tokens: HttpTokens, logs: Logs) -> _Handler:
         return web.Response(status=endpoint.status, body=_body(value), headers=headers)
 
     return answer
-
-
-def _streaming(endpoint: Endpoint, headers: Mapping[str, str]) -> _Handler:
-    return streaming(endpoint.view, partial(_view_request, endpoint), headers)
 
 
 def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
@@ -262,17 +265,6 @@ def _sees_details(request: web.Request, tokens: HttpTokens, logs: Logs) -> bool:
     return is_admin
 
 
-def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
-    described: list[bytes] = []
-
-    async def answer(_: web.Request) -> web.Response:
-        if not described:
-            described.append(_encode(document()))
-        return web.Response(body=described[0], headers={hdrs.CONTENT_TYPE: JSON_TYPE})
-
-    return answer
-
-
 def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs, tokens: HttpTokens) -> Any:
     """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
 
@@ -294,7 +286,9 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs,
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            _check_site(request, tokens)
+            if tokens.loopback_hosts is not None:
+                hosts = requested_hosts(request)
+                check_on_loopback(hosts, own_host(request), tokens.loopback_hosts, request.headers)
             response = await handler(request)
         except HttpRefused as refusal:
             response = _refusal(refusal)
@@ -309,11 +303,6 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs,
         return response
 
     return observe
-
-
-def _check_site(request: web.Request, tokens: HttpTokens) -> None:
-    if tokens.loopback_hosts is not None:
-        check_on_loopback(requested_hosts(request), own_host(request), tokens.loopback_hosts, request.headers)
 
 
 def _count(counters: ServerCounters, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
