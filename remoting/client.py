@@ -161,10 +161,7 @@ class RemotingClient:
             self._drop(address)
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request without waiting for the response, which is only checked for a denial.
-
-        Raises InvokeError if it cannot be handed to the connection in time.
-        """
+        """Send a request and check its response only for a denial; raises InvokeError if it cannot be sent in time."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = await self._connection(address)
@@ -254,10 +251,7 @@ class RemotingClient:
         return protocol
 
     async def _permitted(self, address: str, host: str, port: int) -> str:
-        """Return the host to connect to: a name that only its number permits is that number, and resolved once.
-
-        Raises InvokeError if nothing permits it, and OSError.
-        """
+        """Return the host to connect to, or the permitted number of a name; raises InvokeError and OSError."""
         if any(each.matches(host, ip_of(host), port) for each in self._peers):
             return host
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

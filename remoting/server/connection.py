@@ -293,10 +293,7 @@ class Connection(asyncio.Protocol):
         return size
 
     def check_idle(self, now_ms: int, idle_ms_max: int) -> None:
-        """Close the connection after `idle_ms_max` without activity, or with a frame that is partial for so long.
-
-        With 0 only the response buffer is updated.
-        """
+        """Close the connection after `idle_ms_max` of silence, or of a partial frame; 0 only updates its buffer."""
         if self._state is _LOST:
             return
         buffered_bytes = self._transport.get_write_buffer_size()

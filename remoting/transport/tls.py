@@ -90,10 +90,7 @@ class TlsContexts:
         self._tried: dict[str, bytes] = {}
 
     def server_context(self) -> ssl.SSLContext:
-        """Return the context for a new connection; raises TlsError if there is none.
-
-        In test mode the first call makes the certificate.
-        """
+        """Return the context for a new connection, which test mode makes at the first call; raises TlsError."""
         if self._context is None:
             if not self.settings.test_mode_enable:
                 raise self._failure

@@ -141,10 +141,7 @@ class Logs:
 
 
 def open_logs(stdout: LineSink, log_format: Format, level: str, clock: Clock, bound: dict[str, str]) -> Logs:
-    """Start to log on standard output, each line with the `bound` keys.
-
-    `auto` is console lines on a terminal and JSON elsewhere.
-    """
+    """Log on standard output, with the `bound` keys; `auto` is console lines on a terminal and JSON elsewhere."""
     is_console = log_format == "console" or (log_format == "auto" and os.isatty(STDOUT))
     render = console_line() if is_console else json_line()
     logs = Logs(stdout, render, clock, bound)

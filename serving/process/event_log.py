@@ -27,10 +27,7 @@ _requester: ContextVar[_Requester | None] = ContextVar("requester", default=None
 
 
 class AttributedDispatcher:
-    """Hands requests on to a dispatcher, and keeps the requester for audit lines.
-
-    It also notes on each connection whether a broker or a client is at its other end.
-    """
+    """Hands requests on, notes whether a broker or a client sent them, and keeps the requester for audit lines."""
 
     def __init__(self, dispatcher: Dispatcher, from_brokers: frozenset[int], busiest: int) -> None:
         """Take the codes that only brokers send, and the busiest one, which changes nothing and needs no name."""

@@ -134,10 +134,7 @@ async def serve(
 
 
 async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]) -> None:
-    """Run servers in this process until SIGTERM or SIGINT; one that does not start, or fails, ends all of them.
-
-    Raises StartFailed.
-    """
+    """Run servers until SIGTERM or SIGINT; one that does not start, or fails, ends all. Raises StartFailed."""
     consoles: list[str] = []
 
     def ready(console: str) -> str:
@@ -333,11 +330,9 @@ class ServerProcess(_Process[Config]):
         return self._listener
 
     async def open(self, plain_port: int = 0, lookup_port: int = 0) -> tuple[str, int]:
-        """Serve peers, also on another port with plain answers unless that is 0, and take signals.
+        """Serve peers, take signals, and return the address of the first port; raises StartFailed.
 
-        HTTP has another port for look-ups alone, unless that is 0.
-
-        Returns the address of the first port. Raises StartFailed.
+        Peers have a second port with plain answers, and HTTP one for look-ups alone, unless these are 0.
         """
         config = self._config
         self._certificate.load_first()

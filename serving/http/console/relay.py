@@ -88,10 +88,7 @@ class PeerRelay:
             await self._session.close()
 
     async def relay(self, request: web.Request, peer: NumberedPeer, token: str) -> web.StreamResponse:
-        """Return the answer of a server to a request; `token` is sent with it unless it is blank.
-
-        Raises HttpRefused.
-        """
+        """Return the answer of a server to a request, sent with `token` unless that is blank; raises HttpRefused."""
         url = _target(request, peer)
         headers: dict[str, str] = {hdrs.ACCEPT: JSON_TYPE, hdrs.ACCEPT_ENCODING: "identity"}
         if token:
