@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from history.landing import Landing
 from history.rows import Moment, Recordable, RowMaker, encoded
 from history.schemas import TICK_INTERVAL_MS
-from history.server_rows import LifecycleEvent, Tick
+from history.server_rows import lifecycle, tick
 from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
@@ -304,8 +304,8 @@ class NameServer:
     def run(self, until_us: int) -> None:
         """Live through what is planned, and write what a NameServer writes."""
         properties = RouteProperties(support_acting_master=False, order_message_enable=False)
-        self._note(self._started_us, LifecycleEvent("started", reason="namesrv"), configured(properties))
-        self._note(self._started_us, LifecycleEvent("ready", address="namesrv:9876"))
+        self._note(self._started_us, lifecycle("started", reason="namesrv"), configured(properties))
+        self._note(self._started_us, lifecycle("ready", address="namesrv:9876"))
         planned = [each for each in self._plan.all if self._started_us <= each.unix_us < until_us]
         stops_us = next((each.unix_us for each in planned if each.kind is Kind.STOPS), until_us)
         snapshot_us = self._started_us + FIRST_SNAPSHOT_US
@@ -321,10 +321,10 @@ class NameServer:
             if now_us > snapshot_us:
                 self._note(snapshot_us, configured(properties), *self._snapshot(snapshot_us))
                 snapshot_us += HOUR_US
-            self._note(now_us, Tick(measured))
+            self._note(now_us, tick(measured))
             self._write(now_us)
         if stops_us < until_us:
-            self._note(stops_us, LifecycleEvent("stopping"))
+            self._note(stops_us, lifecycle("stopping"))
         self._write(stops_us)
         self._landing.seal_all()
 

@@ -13,16 +13,7 @@ from controller.failure_detection.detector import SILENCE_MS_MIN
 from remoting.protocol.addresses import NamedAddress, named_address, split_address
 from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config.callback_target import CallbackTarget, is_url
-from serving.config.etcd_options import (
-    ETCD_CA_PATH,
-    ETCD_CERT_PATH,
-    ETCD_ENDPOINTS,
-    ETCD_KEY_PATH,
-    ETCD_PASSWORD,
-    ETCD_USER,
-    STORE,
-    etcd_conflicts,
-)
+from serving.config.etcd_options import STORE, EtcdConfig, etcd_conflicts
 from serving.config.options import (
     ANY_VALUE,
     INT_MAX,
@@ -36,7 +27,6 @@ from serving.config.options import (
     Flag,
     NamedAddressList,
     OneOf,
-    Only,
     Text,
     Whole,
     Within,
@@ -50,7 +40,6 @@ from serving.config.server_config import (
     FRAME_BYTES_MAX,
     HTTP_PORT,
     LISTEN_PORT,
-    ServerConfig,
 )
 from serving.config.server_kind import ServerKind
 
@@ -65,7 +54,7 @@ _PEERS: Final = Fixed("it can prevent the next start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig(ServerConfig):
+class ControllerConfig(EtcdConfig):
     """All options."""
 
     config_store_path: str = described("~/controller/controller.properties", CONFIG_STORE_PATH)
@@ -100,7 +89,7 @@ class ControllerConfig(ServerConfig):
         "notifyBrokerRoleChanged",
         _FLAG,
         "Brokers are notified of a new master at once; else they learn it in 5 s.",
-        Within(Only(True), "without it brokers learn of a new master 5 s later"),
+        Within(OneOf(("true",)), "without it brokers learn of a new master 5 s later"),
         at_once=True,
     )
     controller_request_thread_pool_queue_capacity: int = option(
@@ -284,12 +273,6 @@ class ControllerConfig(ServerConfig):
         "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
         STORE,
     )
-    etcd_endpoints: str = described("", ETCD_ENDPOINTS)
-    etcd_user: str = described("", ETCD_USER)
-    etcd_password: str = described("", ETCD_PASSWORD)
-    etcd_ca_path: str = described("", ETCD_CA_PATH)
-    etcd_cert_path: str = described("", ETCD_CERT_PATH)
-    etcd_key_path: str = described("", ETCD_KEY_PATH)
 
     # Who learns of a new master: Java has none of these
 

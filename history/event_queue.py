@@ -44,54 +44,32 @@ class EventQueue:
     def __init__(self, dropped: "Counter[str]") -> None:
         """Take the counter of dropped events, by `state` or `heartbeat`."""
         self._dropped_total = dropped
-        self._states: deque[StateChange] = deque()
-        self._heartbeats: deque[SingleHeartbeat | HeartbeatSummary] = deque()
-        #: Topics of state changes, enqueued and written: each is counted by one thread.
-        self._topics_enqueued = self._topics_written = 0
+        self.states: deque[StateChange] = deque()
+        self.heartbeats: deque[SingleHeartbeat | HeartbeatSummary] = deque()
+        #: Topics of state changes that were enqueued, and of those that became rows and hold no more memory: each is
+        #: counted by one thread.
+        self._topics_enqueued = self.topics_written = 0
         #: Dropped since the last report, by kind; both threads drop events.
         self._dropped: dict[str, Dropped] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._states) + len(self._heartbeats)
-
-    @property
-    def states(self) -> int:
-        """How many state changes wait."""
-        return len(self._states)
-
-    @property
-    def heartbeats(self) -> int:
-        """How many heartbeats and summaries wait."""
-        return len(self._heartbeats)
+        return len(self.states) + len(self.heartbeats)
 
     def put(self, moment: Moment, event: Recordable, topics: int) -> None:
         """Append a state change, which holds values of so many topics."""
-        held = self._topics_enqueued - self._topics_written
-        if len(self._states) >= STATES_MAX or (held and topics and held + topics > TOPICS_MAX):
+        held = self._topics_enqueued - self.topics_written
+        if len(self.states) >= STATES_MAX or (held and topics and held + topics > TOPICS_MAX):
             self.drop(STATE, moment.unix_us)
             return
         self._topics_enqueued += topics
-        self._states.append(StateChange(moment, event, topics))
+        self.states.append(StateChange(moment, event, topics))
 
     def put_heartbeat(self, heartbeat: SingleHeartbeat | HeartbeatSummary) -> None:
-        """Append a heartbeat, or the summary of a minute."""
-        if len(self._heartbeats) >= HEARTBEATS_MAX:
+        if len(self.heartbeats) >= HEARTBEATS_MAX:
             self.drop(HEARTBEAT, heartbeat.moment.unix_us)
             return
-        self._heartbeats.append(heartbeat)
-
-    def take_states(self, most: int) -> Iterable[StateChange]:
-        """Yield the oldest state changes, and remove them."""
-        return _taken(self._states, most)
-
-    def take_heartbeats(self, most: int) -> Iterable[SingleHeartbeat | HeartbeatSummary]:
-        """Yield the oldest heartbeats, and remove them."""
-        return _taken(self._heartbeats, most)
-
-    def release_topics(self, topics: int) -> None:
-        """Count the topics of state changes that became rows: they no longer hold memory."""
-        self._topics_written += topics
+        self.heartbeats.append(heartbeat)
 
     def drop(self, kind: str, unix_us: int, events: int = 1) -> None:
         """Count events that are lost since a time; the thread reports them as soon as it writes again."""
@@ -102,17 +80,16 @@ class EventQueue:
 
     @property
     def has_dropped(self) -> bool:
-        """True if events were dropped since the last report."""
         return bool(self._dropped)
 
     def take_dropped(self) -> dict[str, Dropped]:
-        """Return what was dropped since the last call, by kind."""
         with self._lock:
             dropped, self._dropped = self._dropped, {}
         return dropped
 
 
-def _taken(queue: "deque[_Item]", most: int) -> Iterable[_Item]:
+def taken(queue: "deque[_Item]", most: int) -> Iterable[_Item]:
+    """Yield the oldest items of a queue, and remove them."""
     with contextlib.suppress(IndexError):
         for _ in range(most):
             yield queue.popleft()

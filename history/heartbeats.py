@@ -52,11 +52,9 @@ class SingleHeartbeat(NamedTuple):
 
     @property
     def moment(self) -> Moment:
-        """When the heartbeat arrived."""
         return self.heartbeat.moment
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
         heartbeat = self.heartbeat
         counter, timestamp, state_version = heartbeat.data_version or (None, None, None)
         yield maker.row(
@@ -91,7 +89,6 @@ class HeartbeatSummary(NamedTuple):
 
     @property
     def hist(self) -> list[int]:
-        """How many intervals fall into each bin of INTERVAL_BINS."""
         bins = [0] * (len(INTERVAL_BINS) + 1)
         for interval_ms, period_ms in self._pairs():
             bins[bisect_left(INTERVAL_BINS, interval_ms / period_ms)] += 1
@@ -99,19 +96,16 @@ class HeartbeatSummary(NamedTuple):
 
     @property
     def missed(self) -> int:
-        """How many heartbeats did not arrive."""
         return sum(max(0, round(interval_ms / period_ms) - 1) for interval_ms, period_ms in self._pairs())
 
     @property
     def late(self) -> int:
-        """How many heartbeats arrived late."""
         return sum(interval_ms > LATE_PERIODS * period_ms for interval_ms, period_ms in self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
         return zip(self.intervals_ms, self.periods_ms, strict=True)
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
         intervals_ms = self.intervals_ms
         yield maker.row(
             HEARTBEAT_SUMMARY,
@@ -210,7 +204,6 @@ class HeartbeatAggregator:
             yield SingleHeartbeat(heartbeat, "gap", period_ms)
 
     def remove(self, cluster: str, broker_name: str, broker_id: int, moment: Moment) -> Iterator[HeartbeatSummary]:
-        """Remove a broker that has left, and yield the summary of its last minute."""
         stream = self._streams.pop((cluster, broker_name, broker_id), None)
         if stream is not None:
             yield from self._end_minute(stream, stream.last, moment)

@@ -76,7 +76,6 @@ class _Growing:
 
     @property
     def part(self) -> Path:
-        """Its path while it grows."""
         return self.path.with_name(f".{self.path.name}{PART}")
 
     @property
@@ -150,7 +149,6 @@ class Landing:
             raise RowsLost(growing.path, family, growing.rows, growing.opened_us)
 
     def seal_old(self, unix_us: int) -> None:
-        """Seal what is old enough, or of another hour."""
         for family, growing in list(self._growing.items()):
             is_old = unix_us - growing.opened_us >= SEAL_AFTER_US or _hour(unix_us) != _hour(growing.opened_us)
             if is_old:
@@ -195,7 +193,6 @@ class Landing:
         return found
 
     def _hours(self, first: date = date.min) -> list[Path]:
-        """Return all folders of hours, from a day on."""
         days = (day for day in self._root.glob("family=*/date=*") if date_of(day / "hour") >= first)
         return [hour for day in days for hour in sorted(day.glob("hour=*"))]
 
@@ -281,7 +278,10 @@ def _recovered(part: Path) -> list[Path]:
     """Seal a file whose writer has ended; raises BlockingIOError if it has not."""
     with part.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _cut_torn_line(file):
+        # Up to the last whole line.
+        end = file.read().rfind(b"\n") + 1
+        file.truncate(end)
+        if not end:
             part.unlink()
             return []
         os.fsync(file.fileno())
@@ -289,14 +289,6 @@ def _recovered(part: Path) -> list[Path]:
         path = _rename_finished(part, part.with_name(part.name[1 : -len(PART)]), compressed=family in COMPRESSED)
         _sync_folder(path.parent)
         return [path]
-
-
-def _cut_torn_line(file: IO[bytes]) -> bool:
-    """Cut a file behind its last whole line; True if anything is left."""
-    data = file.read()
-    end = data.rfind(b"\n") + 1
-    file.truncate(end)
-    return end > 0
 
 
 def _rename_finished(part: Path, path: Path, *, compressed: bool) -> Path:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from history.event_queue import HEARTBEAT, STATE, EventQueue
+from history.event_queue import HEARTBEAT, STATE, EventQueue, taken
 from history.heartbeats import HeartbeatSummary, SingleHeartbeat
 from history.landing import SEAL_BYTES, Landing, RowsLost, file_name, former_process
 from history.retention import BYTES_MAX, DeletedFiles, Retention
@@ -148,11 +148,10 @@ class Recorder:
     def enqueue(self, event: Recordable, topics: int = 0) -> None:
         """Record a change of state, which holds values of so many topics."""
         self._queue.put(Moment(self._clock.unix_us(), self._clock.mono_us()), event, topics)
-        if self._queue.states >= _WAKE_AT:
+        if len(self._queue.states) >= _WAKE_AT:
             self._awake.set()
 
     def enqueue_heartbeat(self, heartbeat: SingleHeartbeat | HeartbeatSummary) -> None:
-        """Record a heartbeat, or the summary of a minute."""
         self._queue.put_heartbeat(heartbeat)
 
     def take_snapshot_request(self) -> bool:
@@ -163,12 +162,10 @@ class Recorder:
 
     @property
     def queued(self) -> int:
-        """How many events wait to be written."""
         return len(self._queue)
 
     @property
     def unsealed_since_us(self) -> int | None:
-        """When the oldest file was begun that is not sealed; None if there is none."""
         return self._landing.opened_us
 
     def close(self) -> None:
@@ -242,9 +239,9 @@ class Recorder:
         self._write()
         while self._queue:
             # What is to be written last is taken first: heartbeats before a tick wait by the time the tick is taken.
-            states = list(self._queue.take_states(_AT_ONCE))
-            for _ in range(0, self._queue.heartbeats, _AT_ONCE):
-                heartbeats = self._queue.take_heartbeats(_AT_ONCE)
+            states = list(taken(self._queue.states, _AT_ONCE))
+            for _ in range(0, len(self._queue.heartbeats), _AT_ONCE):
+                heartbeats = taken(self._queue.heartbeats, _AT_ONCE)
                 self._add_lines(row for each in heartbeats for row in self._made(HEARTBEAT, each.moment, each))
             self._add_lines(
                 row
@@ -252,7 +249,7 @@ class Recorder:
                 for each in (*self._clock_set(moment), event)
                 for row in self._made(STATE, moment, each)
             )
-            self._queue.release_topics(sum(topics for _, _, topics in states))
+            self._queue.topics_written += sum(topics for _, _, topics in states)
             self._write()
         if self._queue.has_dropped:
             self._add_lines((row, encoded(row)) for row in self._resumed())

@@ -63,7 +63,6 @@ class Retention:
         return min(SEAL_BYTES, self._bytes_allowed() // CHECKS)
 
     def delete_old(self, today: date) -> DeletedFiles:
-        """Delete the days before the last 31."""
         first = today - timedelta(days=DAYS_MAX)
         old = [hour for hour in self._hours() if date_of(hour) < first]
         deleted = [file.size for hour in old for file in _files_of(hour) if _delete(file) is _Deletion.DELETED]
@@ -102,7 +101,6 @@ class Retention:
         return DeletedFiles("size", count, size_bytes)
 
     def _is_growing(self, file: _File, now_us: int) -> bool:
-        """Return True while a process writes a file, or compresses it."""
         if not file.path.name.startswith("."):
             return False
         if file.path.name.startswith(self._own) or now_us - file.written_us < QUIET_US:

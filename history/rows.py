@@ -94,12 +94,10 @@ class Record(NamedTuple):
     columns: Mapping[str, object]
 
     def rows(self, maker: RowMaker, moment: Moment) -> tuple[HistoryRow]:
-        """Return it with its envelope."""
         return (maker.row(self.family, self.event_type, moment, self.broker, **self.columns),)
 
 
 def encoded(row: HistoryRow) -> bytes:
-    """Return a row as a line of JSON; its times become text."""
     columns = dict(row.columns)
     for name in _TIMES[row.family.name] & columns.keys():
         columns[name] = time_text(columns[name])

@@ -1,11 +1,11 @@
 """What any server records of itself: its start and stop, ticks, the properties in force. Pure."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from history.rows import NO_BROKER, HistoryRow, Moment, RowMaker
+from history.rows import NO_BROKER, HistoryRow, Moment, Record, RowMaker
 from history.schemas import NS_LIFECYCLE, NS_TICK
 
 #: Reasons of `recording_resumed`: what is missing, and with it whether routes are known.
@@ -13,26 +13,14 @@ STATES_MISSING: Final = "state changes are missing"
 HEARTBEATS_MISSING: Final = "heartbeats are missing"
 
 
-class LifecycleEvent(NamedTuple):
-    """An event of the server itself; see the event types of NS_LIFECYCLE."""
+def lifecycle(event_type: str, **columns: str) -> Record:
+    """Return an event of the server itself, with some of `reason`, `address` and `detail`; see NS_LIFECYCLE."""
+    return Record(NS_LIFECYCLE, event_type, NO_BROKER, columns)
 
-    event_type: str
-    reason: str | None = None
-    address: str | None = None
-    #: JSON.
-    detail: str | None = None
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
-        yield maker.row(
-            NS_LIFECYCLE,
-            self.event_type,
-            moment,
-            NO_BROKER,
-            reason=self.reason,
-            address=self.address,
-            detail=self.detail,
-        )
+def tick(columns: Mapping[str, int | float | None]) -> Record:
+    """Return that the server was watching since the tick before; see the columns of NS_TICK."""
+    return Record(NS_TICK, "tick", NO_BROKER, columns)
 
 
 #: Event type: the wall clock was set.
@@ -54,13 +42,3 @@ class ClockSet(msgspec.Struct, frozen=True, rename="camel"):
         for offset_us in (self.former_offset_us, self.offset_us):
             at = Moment(moment.mono_us + offset_us, moment.mono_us)
             yield maker.row(NS_LIFECYCLE, CLOCK_SET, at, NO_BROKER, reason=f"by {ahead_ms} ms", detail=detail)
-
-
-class Tick(NamedTuple):
-    """The server was watching since the tick before; see the columns of NS_TICK."""
-
-    columns: Mapping[str, int | float | None]
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
-        yield maker.row(NS_TICK, "tick", moment, NO_BROKER, **self.columns)

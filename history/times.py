@@ -1,7 +1,7 @@
 """Times of day: as text in the files, and by a clock that may be set wrong while a server runs. Pure."""
 
 from datetime import UTC, date, datetime, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
@@ -18,12 +18,10 @@ def time_text(unix_us: object) -> str:
 
 
 def time_of(unix_us: int) -> datetime:
-    """Return the time of Unix microseconds."""
     return _EPOCH + unix_us * _US
 
 
 def unix_us(time: datetime) -> int:
-    """Return Unix microseconds, exactly."""
     return (time - _EPOCH) // _US
 
 
@@ -37,17 +35,6 @@ class RecordingClock(Protocol):
         """Return monotonic microseconds."""
 
 
-class _Offset(NamedTuple):
-    """How far the wall clock is ahead of the monotonic clock, us."""
-
-    #: The offset that decides which files are old.
-    trusted: int
-    #: The offset since the wall clock was last set.
-    seen: int
-    #: When that was, by the monotonic clock.
-    since: int
-
-
 class TrustedClock:
     """A wall clock for retention: setting it far ahead while the server runs makes no file old.
 
@@ -56,18 +43,21 @@ class TrustedClock:
 
     def __init__(self, clock: RecordingClock) -> None:
         self._clock = clock
-        mono_us = clock.mono_us()
-        offset_us = clock.unix_us() - mono_us
-        self._offset_us = _Offset(offset_us, offset_us, mono_us)
+        #: How far the wall clock was ahead of the monotonic clock when it was set last, us, and when that was by the
+        #: monotonic clock.
+        self._seen_since_us = clock.mono_us()
+        self._seen_us = clock.unix_us() - self._seen_since_us
+        #: The offset that decides which files are old.
+        self._trusted_us = self._seen_us
 
     def unix_us(self, mono_us: int) -> int:
         """Return the trusted time of day at a moment of the monotonic clock, Unix us."""
         offset_us = self._clock.unix_us() - mono_us
-        if abs(offset_us - self._offset_us.seen) > _CLOCK_SET_US:
-            self._offset_us = self._offset_us._replace(seen=offset_us, since=mono_us)
-        if offset_us < self._offset_us.trusted or mono_us - self._offset_us.since >= _TRUSTED_AFTER_US:
-            self._offset_us = self._offset_us._replace(trusted=offset_us)
-        return mono_us + self._offset_us.trusted
+        if abs(offset_us - self._seen_us) > _CLOCK_SET_US:
+            self._seen_us, self._seen_since_us = offset_us, mono_us
+        if offset_us < self._trusted_us or mono_us - self._seen_since_us >= _TRUSTED_AFTER_US:
+            self._trusted_us = offset_us
+        return mono_us + self._trusted_us
 
     def today(self, mono_us: int) -> date:
         """Return the trusted UTC day at a moment of the monotonic clock."""

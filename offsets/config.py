@@ -9,16 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from remoting.protocol.addresses import is_loopback
-from serving.config.etcd_options import (
-    ETCD_CA_PATH,
-    ETCD_CERT_PATH,
-    ETCD_ENDPOINTS,
-    ETCD_KEY_PATH,
-    ETCD_PASSWORD,
-    ETCD_USER,
-    STORE,
-    etcd_conflicts,
-)
+from serving.config.etcd_options import STORE, EtcdConfig, etcd_conflicts
 from serving.config.options import (
     LISTENS,
     NAMES_A_FILE,
@@ -36,7 +27,6 @@ from serving.config.server_config import (
     CONFIG_STORE_PATH,
     FRAME_BYTES_MAX,
     LISTEN_PORT,
-    ServerConfig,
 )
 from serving.config.server_kind import ServerKind
 from serving.shapes.offsets import RepairMode, StoreKind
@@ -50,14 +40,14 @@ _WRITES: Final = Fixed("it decides what an acknowledgement means, and how much m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetManagerConfig(ServerConfig):
+class OffsetManagerConfig(EtcdConfig):
     """All options. Each comment names the reader; those of ServerConfig without one are no options here."""
 
     config_store_path: str = described("", CONFIG_STORE_PATH)
     config_black_list: str = described("", CONFIG_BLACK_LIST)
     listen_port: int = described(0, LISTEN_PORT)
     frame_bytes_max: int = described(1024, FRAME_BYTES_MAX)
-    #: Read by http_process.py, as the next one.
+    #: Read by process.py, as the next one.
     http_port: int = option(
         9883, "httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0 for any free port.", LISTENS
     )
@@ -185,13 +175,6 @@ class OffsetManagerConfig(ServerConfig):
         "orderly. off: who holds what is only read.",
         Fixed("it decides whether brokers are changed"),
     )
-    #: Read by etcd_lead.py, as all that follow.
-    etcd_endpoints: str = described("", ETCD_ENDPOINTS)
-    etcd_user: str = described("", ETCD_USER)
-    etcd_password: str = described("", ETCD_PASSWORD)
-    etcd_ca_path: str = described("", ETCD_CA_PATH)
-    etcd_cert_path: str = described("", ETCD_CERT_PATH)
-    etcd_key_path: str = described("", ETCD_KEY_PATH)
 
     @property
     def follows_brokers(self) -> bool:

@@ -35,9 +35,8 @@ from serving.config.checks import listed_keys
 from serving.config.name_patterns import NamePattern
 from serving.metrics.server_counters import ServerCounters
 from serving.process.broker_access import broker_client
-from serving.process.http_process import HttpProcess
 from serving.process.own_address import address_towards_others, advertised_host, warn_of_loopback
-from serving.process.process import Runtime
+from serving.process.process import HttpProcess, Runtime
 from serving.process.start import StartFailed
 from serving.telemetry.events import Event, Measure
 from serving.telemetry.telemetry import Telemetry
@@ -147,7 +146,7 @@ class OffsetManager:
             warn_of_loopback(self._config.http_bind_address, self._logs)
         self._lead.start(me)
         await self._process.start_http(self._site)
-        await self._process.serve(named=self._work)
+        await self._process.serve(self._work)
         self._process.drain()
         await self._process.close(*self._closing)
 

@@ -172,10 +172,7 @@ class RemotingClient:
         return entry.connection.number
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request without waiting for the response, which is only checked for a denial.
-
-        Raises InvokeError if it cannot be handed to the connection in time.
-        """
+        """Send a request and check its response only for a denial; raises InvokeError if it cannot be sent in time."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = await self._connection(address)
@@ -267,10 +264,7 @@ class RemotingClient:
         return protocol
 
     async def _permitted(self, address: str, host: str, port: int) -> str:
-        """Return the host to connect to: a name that only its number permits is that number, and resolved once.
-
-        Raises InvokeError if nothing permits it, and OSError.
-        """
+        """Return the host to connect to, or the permitted number of a name; raises InvokeError and OSError."""
         if any(each.matches(host, ip_of(host), port) for each in self._peers):
             return host
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -310,7 +304,6 @@ class RemotingClient:
 
 
 def _no_connection(address: str, error: OSError | ValueError, *, has_tls: bool) -> InvokeError:
-    """Return what a failure to connect means."""
     if isinstance(error, ConnectionRefusedError):
         return ConnectionRefused(address, "cannot connect: connection refused")
     # Before ValueError: a certificate that is not trusted is one too.
@@ -339,7 +332,6 @@ class _PeerAddress:
 
     @property
     def in_use(self) -> bool:
-        """Whether a caller connects, or waits for a response."""
         return self.callers > 0 or (self.connection is not None and self.connection.pending > 0)
 
 
@@ -394,7 +386,6 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def pending(self) -> int:
-        """How many requests wait for their responses."""
         return len(self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -403,7 +394,6 @@ class ClientConnection(asyncio.Protocol):
         self.remote_address = (address[0], address[1]) if address else None
 
     def data_received(self, data: bytes) -> None:
-        """Hand each response to its waiter; report a denial among those of posted requests."""
         for command in self._reader.receive(data):
             if not command.is_response:
                 self._decline(command)
@@ -448,7 +438,6 @@ class ClientConnection(asyncio.Protocol):
             del self._posted[next(iter(self._posted))]
 
     def denial(self, code: int, answer: RemotingCommand) -> Denial:
-        """Return the denial that a response to a request of this code is."""
         return Denial(address=self.address, request_code=code, remark=answer.remark or "", is_signed=self.is_signed)
 
     def close_once_answered(self) -> None:

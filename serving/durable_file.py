@@ -89,8 +89,13 @@ def replace(path: Path, content: bytes) -> bool:
         like = target.stat() if before is not None else None
         if before and before != content:
             _install(before, backup_of(target), like)
-        in_place = not _installed(content, target, like)
-        if in_place:
+        in_place = False
+        try:
+            _install(content, target, like)
+        except OSError as error:
+            if error.errno not in _MOUNTED or like is None:
+                raise
+            in_place = True
             _install(content, _whole_copy_of(target), like)
             _sync_folder(target.parent)
             _write_in_place(target, content)
@@ -156,17 +161,6 @@ def remove_leftovers(path: Path) -> None:
                 left.unlink()
 
 
-def _installed(content: bytes, target: Path, like: os.stat_result | None) -> bool:
-    """Rename the content to the file; False if nothing can be renamed to it."""
-    try:
-        _install(content, target, like)
-    except OSError as error:
-        if error.errno in _MOUNTED and like is not None:
-            return False
-        raise
-    return True
-
-
 def _write_in_place(target: Path, content: bytes) -> None:
     """Overwrite a file; on a full disk it stays as it was, and the copy is removed."""
     with target.open("r+b", buffering=0) as file:
@@ -200,7 +194,6 @@ def _whole_copy_of(target: Path) -> Path:
 
 
 def _install(content: bytes, target: Path, like: os.stat_result | None) -> None:
-    """Rename a complete and synced file to the target."""
     descriptor, name = tempfile.mkstemp(_TEMPORARY, f".{target.name}.", target.parent)
     unfinished = Path(name)
     try:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from history.landing import Landing
 from history.rows import BrokerRef, Moment, RowMaker, encoded
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, ROUTE_CHANGE, ROUTE_SNAPSHOT
-from history.server_rows import LifecycleEvent, Tick
+from history.server_rows import lifecycle, tick
 from remoting.clock import SystemClock
 
 SECOND = timedelta(seconds=1)
@@ -54,7 +54,7 @@ class Server:
 
     def starts(self, at):
         self.row(at, NS_LIFECYCLE, "started", reason="namesrv")
-        self.note(at, LifecycleEvent("configured", detail=SETTINGS))
+        self.note(at, lifecycle("configured", detail=SETTINGS))
 
     def registers(self, at, broker, **topics):
         self.row(
@@ -81,7 +81,7 @@ class Server:
     def shows(self, at, broker, topic, queues, *, rows=1):
         """Write a snapshot of one topic on one set, which says of itself that it has so many rows."""
         snapshot_id = f"{at.timestamp()}"
-        self.note(at, LifecycleEvent("configured", detail=SETTINGS))
+        self.note(at, lifecycle("configured", detail=SETTINGS))
         self.row(at, ROUTE_CHANGE, "snapshot", topic=topic, kind="order", detail=f"{broker}:{queues}")
         self.row(
             at,
@@ -109,7 +109,7 @@ class Server:
 
     def ticks(self, first, last):
         while first <= last:
-            self.note(first, Tick({"interval_ms": 10_000}))
+            self.note(first, tick({"interval_ms": 10_000}))
             first += 10 * SECOND
 
     def resumes(self, at, since, reason):

@@ -53,7 +53,7 @@ from serving.config.callback_target import is_url, program_of
 from serving.config.service_sets import ServiceSet, ServiceSetsRefused, service_sets
 from serving.config.stored_config import StoredConfig
 from serving.metrics.server_counters import ServerCounters
-from serving.process.event_log import AttributedDispatcher, ConnectionWatch, ServerEventLog
+from serving.process.event_log import AttributedDispatcher, ServerEventLog
 from serving.process.own_address import address_towards_others, advertised_host, is_own_host, warn_of_loopback
 from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
@@ -333,9 +333,10 @@ class Controller:
 
     def _make_listener(self, queued_requests_max: int) -> RemotingServer:
         handlers = self._core.handlers
+        self._event_log.lost = self._lost
         return self._process.make_listener(
             AttributedDispatcher(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
-            ConnectionWatch(self._event_log, self._lost),
+            self._event_log,
             ServerOptions(
                 urgent=_URGENT,
                 cached_code=RequestCode.CONTROLLER_GET_REPLICA_INFO,

@@ -24,9 +24,9 @@ from controller.failure_detection.suspicion import (
 )
 from controller.sets.broker_set import BrokerSet, SetHealth
 from controller.sets.events import MasterLost, ReplicaAdopted
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.rows import BrokerRef, HistoryRow, Moment, Record, RowMaker
 from history.schemas import CONTROLLER
-from history.server_rows import LifecycleEvent
+from history.server_rows import lifecycle
 from serving.logging.events import Level
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX
 from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, Timer, Total
@@ -218,8 +218,8 @@ class LeadershipGained(Event, frozen=True, kw_only=True):
     duration_ms: int
     broker_sets: int
 
-    def rows(self) -> tuple[LifecycleEvent]:
-        return (LifecycleEvent("leader_gained", reason=self.group),)
+    def rows(self) -> tuple[Record]:
+        return (lifecycle("leader_gained", reason=self.group),)
 
 
 class LeadershipLost(Event, frozen=True, kw_only=True):
@@ -234,8 +234,8 @@ class LeadershipLost(Event, frozen=True, kw_only=True):
         leader = None if self.leader is None else f"{self.leader.id} at {self.leader.address}"
         return {"group": self.group, "leader": leader}
 
-    def rows(self) -> tuple[LifecycleEvent]:
-        return (LifecycleEvent("leader_lost", reason=self.group),)
+    def rows(self) -> tuple[Record]:
+        return (lifecycle("leader_lost", reason=self.group),)
 
 
 class StoreFailed(Event, frozen=True, kw_only=True):
@@ -277,8 +277,8 @@ class StoreCallsFailing(Event, frozen=True, kw_only=True):
     operation: str
     error: str
 
-    def rows(self) -> tuple[LifecycleEvent]:
-        return (LifecycleEvent("etcd_lost", reason=self.error),)
+    def rows(self) -> tuple[Record]:
+        return (lifecycle("etcd_lost", reason=self.error),)
 
 
 class StoreCallsAnswered(Event, frozen=True, kw_only=True):
@@ -287,8 +287,8 @@ class StoreCallsAnswered(Event, frozen=True, kw_only=True):
     operation: str
     silent_ms: int
 
-    def rows(self) -> tuple[LifecycleEvent]:
-        return (LifecycleEvent("etcd_restored", reason=self.operation),)
+    def rows(self) -> tuple[Record]:
+        return (lifecycle("etcd_restored", reason=self.operation),)
 
 
 class StoreCalled(Event, frozen=True, kw_only=True):

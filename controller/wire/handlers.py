@@ -48,7 +48,7 @@ from remoting.protocol.shapes.controller import BrokerHeartbeatHeader, MasterHea
 from remoting.server.limits import BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 from serving.config.stored_config import StoredConfig
 from store.store import StoreError
 
@@ -129,7 +129,7 @@ class ReplicaInfoCache:
 
     def __init__(self) -> None:
         self._ready: dict[str, PreparedResponse] = {}
-        self._tally = SizeTally(())
+        self._tally = Histogram(())
 
     def of(self, broker_set: BrokerSet) -> PreparedResponse:
         """Return the answer about a set as it is stored now; valid until `discard` or `clear`."""

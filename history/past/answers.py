@@ -27,10 +27,8 @@ from history.times import time_of, unix_us
 from remoting.clock import SystemClock
 from remoting.protocol.shapes.history import (
     PastAnswer,
-    PastEvent,
     PastLife,
     PastQuery,
-    PastRoute,
     PastRouteChange,
     PastRouteChanges,
     PastRoutes,
@@ -59,7 +57,6 @@ _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 
 
 def main() -> int:
-    """Answer the query on standard input."""
     os.nice(_NICENESS)
     memory_bytes = memory_bytes_max(usable_memory_bytes())
     _limit_memory(memory_bytes)
@@ -168,9 +165,7 @@ def answer_to(query: PastQuery) -> PastAnswer:
 
 
 def _routes(history: History, now: datetime, topic: str, at: datetime) -> PastRoutes:
-    seen = Moments(history, now).seen(topic, at)
-    items = [PastRoute(ns_id=each.ns_id, doubt=each.doubt, route=each.route) for each in seen]
-    return PastRoutes(topic=topic, at_unix_ms=unix_us(at) // 1000, items=items)
+    return PastRoutes(topic=topic, at_unix_ms=unix_us(at) // 1000, items=Moments(history, now).seen(topic, at))
 
 
 def _changes(history: History, now: datetime, topic: str, first: datetime, last: datetime) -> PastRouteChanges:
@@ -196,16 +191,7 @@ def _life(history: History, query: PastQuery, first: datetime, last: datetime) -
     about_set, of_servers = broker_rows(history, query.name, since, last), server_rows(history, since, last)
     rows = [*about_set, *of_servers]
     ends = [row for ns_id in {row.ns_id for row in about_set} for row in _last_tick(history, ns_id, first, last)]
-    events = [
-        PastEvent(
-            unix_ms=each.unix_us // 1000,
-            ns_id=each.ns_id,
-            event=each.event,
-            broker_id=each.broker_id,
-            sentence=each.sentence,
-        )
-        for each in timeline(_shown(query, row) for row in rows if row.event_time >= first)
-    ]
+    events = timeline(_shown(query, row) for row in rows if row.event_time >= first)
     life = life_of([*rows, *ends], query.broker_id, unix_us(first), unix_us(last))
     newest = nlargest(ITEMS_MAX, life, key=lambda each: each.last_unix_ms)
     return PastLife(

@@ -3,17 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from history.columns import WATCHES_NO_BROKERS
 from history.past.rows import History, StoredRow, as_written
 from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SCALING, UNOBSERVED_AFTER_MS
 from history.times import time_text, unix_us
+from remoting.protocol.shapes.history import PastEvent
 
 #: Matches the line of a tick after an unobserved pause; may match too often.
 _PAUSE: Final = re.compile(rb'"interval_ms":\d{5}')
 #: What happened, by event type, as a sentence of the row's columns.
-_SENTENCES: Final = {
+SENTENCES: Final = {
     "registered_first": "registers: {role} {broker_id} at {broker_addr}, {topics} topics",
     "changed": "registers again: {topics_added} topics added, {topics_removed} removed, {topics_changed} changed",
     "address_changed": "broker {broker_id} is at {broker_addr} now, not at {former_addr}",
@@ -59,31 +60,20 @@ _LAST_HEARTBEAT: Final = "last_heartbeat"
 _BY_HEARTBEAT: Final = frozenset({"registered_first", "changed", "address_changed", "role_changed", "registered"})
 
 
-class TimelineEvent(NamedTuple):
-    """One line of the timeline."""
-
-    unix_us: int
-    ns_id: str
-    sentence: str
-    #: Type of the row's event; `last_heartbeat` for the line before one that says since when a broker was silent.
-    event: str
-    broker_id: int | None
-
-
-def timeline(rows: Iterable[StoredRow]) -> list[TimelineEvent]:
+def timeline(rows: Iterable[StoredRow]) -> list[PastEvent]:
     """Return the lines in order of time; of one moment, in the order in which each server recorded them."""
-    events: list[TimelineEvent] = []
+    events: list[tuple[int, PastEvent]] = []
     last_us: dict[tuple[str, int | None], int] = {}
     for row in sorted(rows, key=lambda each: each.unix_us):
         who = (row.ns_id, row.broker_id)
         if row.event_type in _BY_HEARTBEAT:
             last_us[who] = row.unix_us
         events += _events(row, last_us.get(who, 0))
-    return sorted(events, key=lambda each: each.unix_us)
+    return [event for _, event in sorted(events, key=lambda each: each[0])]
 
 
-def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[TimelineEvent]:
-    sentence = _SENTENCES.get(row.event_type)
+def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[tuple[int, PastEvent]]:
+    sentence = SENTENCES.get(row.event_type)
     if sentence is None:
         return
     if row.event_type == "started" and row.unobserved_from is None:
@@ -91,9 +81,7 @@ def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[TimelineEvent]:
     if row.last_heartbeat_time is not None:
         # `silent_ms` is rounded: without this the last heartbeat might precede the registration.
         last_us = max(last_heartbeat_us, row.unix_us - (row.silent_ms or 0) * 1000)
-        yield TimelineEvent(
-            last_us, row.ns_id, f"last heartbeat of broker {row.broker_id}", _LAST_HEARTBEAT, row.broker_id
-        )
+        yield _event(row, last_us, _LAST_HEARTBEAT, f"last heartbeat of broker {row.broker_id}")
     columns = {name: getattr(row, name) for name in StoredRow.__struct_fields__}
     if row.unobserved_from is not None:
         columns["unobserved_from"] = time_text(unix_us(row.unobserved_from))
@@ -103,7 +91,12 @@ def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[TimelineEvent]:
     masters = _NO_MASTER if row.new_master is None else _MASTER
     former = _NO_FORMER if row.old_master is None else _FORMER
     texts |= {name: words.format(**texts) for name, words in (masters | former).items()}
-    yield TimelineEvent(row.unix_us, row.ns_id, sentence.format(**texts), row.event_type, row.broker_id)
+    yield _event(row, row.unix_us, row.event_type, sentence.format(**texts))
+
+
+def _event(row: StoredRow, at_us: int, event: str, sentence: str) -> tuple[int, PastEvent]:
+    unix_ms = at_us // 1000
+    return at_us, PastEvent(unix_ms=unix_ms, ns_id=row.ns_id, event=event, broker_id=row.broker_id, sentence=sentence)
 
 
 def broker_rows(history: History, broker_name: str, first: datetime, last: datetime) -> list[StoredRow]:
@@ -124,6 +117,5 @@ def server_rows(history: History, first: datetime, last: datetime) -> list[Store
 
 
 def _pauses(history: History, first: datetime, last: datetime) -> Iterator[StoredRow]:
-    """Yield the ticks that came after an unobserved pause."""
     ticks = history.rows(NS_TICK.name, first, last, None, lambda line: _PAUSE.search(line) is not None)
     return (row for row in ticks if (row.interval_ms or 0) > UNOBSERVED_AFTER_MS)

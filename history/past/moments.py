@@ -13,6 +13,7 @@ from history.retention import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
 from history.server_rows import CLOCK_SET, HEARTBEATS_MISSING, ClockSet
 from history.times import time_of, unix_us
+from remoting.protocol.shapes.history import PastRoute
 from remoting.protocol.shapes.route import TopicRouteData
 
 #: A snapshot is taken once a day at least.
@@ -57,7 +58,6 @@ class ServerClock:
 
     @property
     def was_set(self) -> bool:
-        """Whether it was."""
         return bool(self._pieces)
 
     def moments(self, unix_us: int) -> list[int]:
@@ -95,15 +95,6 @@ def _pieces(changes: Sequence[tuple[int, ClockSet]]) -> Iterator[_Piece]:
         yield _Piece(since_us, _EVER_US, changes[-1][1].offset_us)
 
 
-class Seen(NamedTuple):
-    """What one NameServer served at a moment."""
-
-    ns_id: str
-    route: TopicRouteData | None
-    #: Why it may have been otherwise, for people; blank if it was so.
-    doubt: str
-
-
 class NotRecorded(Exception):
     """Nothing of that time is in the history."""
 
@@ -127,7 +118,6 @@ class _Start(NamedTuple):
     snapshot_id: str | None = None
 
     def counts(self, row: StoredRow) -> bool:
-        """Return whether a row is one of those that make the route."""
         return row.number >= self.number and (row.scope != "all" or row.snapshot_id == self.snapshot_id)
 
 
@@ -139,7 +129,7 @@ class Moments:
         self._history = history
         self._now = now
 
-    def seen(self, topic: str, at: datetime, ns_id: str | None = None) -> list[Seen]:
+    def seen(self, topic: str, at: datetime, ns_id: str | None = None) -> list[PastRoute]:
         """Return what each NameServer, or the one of that id, served for a topic; raises NotRecorded."""
         if at > self._now + _AHEAD_MAX:
             raise NotRecorded(f"{at.isoformat()} is still to come")
@@ -172,24 +162,24 @@ class Moments:
                     latest[row.ns_id] = max(latest.get(row.ns_id, row), row, key=lambda each: each.event_time)
         return [_boot(latest[name], lifecycle[latest[name].boot_id]) for name in sorted(latest)]
 
-    def _seen_by(self, boot: _Boot, topic: str, at: datetime) -> Seen:
+    def _seen_by(self, boot: _Boot, topic: str, at: datetime) -> PastRoute:
         clock = ServerClock(boot.lifecycle)
         if clock.was_set:
             return self._seen_by_moment(boot, topic, at, clock)
         start = self._start(boot, at)
         if start is None:
-            return Seen(boot.ns_id, None, _NOT_KNOWN)
+            return PastRoute(ns_id=boot.ns_id, doubt=_NOT_KNOWN, route=None)
         rows = [row for row in self._rows(boot, topic, start.first, at) if start.counts(row)]
         doubt = self._unobserved(boot, at) or _missing(boot, at, start)
-        return Seen(boot.ns_id, _replayed(topic, rows), doubt)
+        return PastRoute(ns_id=boot.ns_id, doubt=doubt, route=_replayed(topic, rows))
 
-    def _seen_by_moment(self, boot: _Boot, topic: str, at: datetime, clock: ServerClock) -> Seen:
+    def _seen_by_moment(self, boot: _Boot, topic: str, at: datetime, clock: ServerClock) -> PastRoute:
         """As `_seen_by` for a process whose clock was set: what counts is what happened before, not its time of day."""
         moments = clock.moments(unix_us(at))
         mono_us = moments[-1] if moments else clock.last_before(unix_us(at))
         start = self._start(boot, at, mono_us)
         if start is None:
-            return Seen(boot.ns_id, None, _NOT_KNOWN)
+            return PastRoute(ns_id=boot.ns_id, doubt=_NOT_KNOWN, route=None)
         # From a snapshot on, or from the start.
         since_us = mono_us - (_SNAPSHOT_WITHIN + 2 * _HOUR) // _US if start.number else 0
         rows: dict[int, StoredRow] = {}
@@ -198,7 +188,7 @@ class Moments:
                 if start.counts(row) and row.mono_us <= mono_us:
                     rows[row.number] = row
         doubt = _of_clock(moments) or self._unobserved(boot, at) or _missing(boot, at, start)
-        return Seen(boot.ns_id, _replayed(topic, rows.values()), doubt)
+        return PastRoute(ns_id=boot.ns_id, doubt=doubt, route=_replayed(topic, rows.values()))
 
     def _rows(self, boot: _Boot, topic: str, first: datetime, at: datetime) -> Iterator[StoredRow]:
         name, mine = as_written(topic), as_written(boot.boot_id)

@@ -1,17 +1,16 @@
 """Queries of a history: its folder, times as they are typed, the timeline of a broker, bodies as they were served."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from history.landing import LANDING
-from history.past.broker_events import TimelineEvent, broker_rows, server_rows, timeline
-from history.past.moments import Seen
+from history.past.broker_events import SENTENCES, broker_rows, server_rows, timeline
 from history.past.rows import History
 from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.history import PastEvent, PastRoute
 
 #: Where `make run` has the servers write.
 DEFAULT_FOLDER: Final = "~/rocketmq-history"
@@ -23,15 +22,6 @@ _HOUR: Final = timedelta(hours=1)
 
 class NoHistory(Exception):
     """The folder is not one that servers write their history to."""
-
-
-class BrokerTimeline(NamedTuple):
-    """What happened to a broker, and when nobody was watching."""
-
-    #: By their times.
-    events: Sequence[TimelineEvent]
-    #: Why there is nothing of the broker itself; blank if there is.
-    nothing: str
 
 
 def open_history(folder: str) -> History:
@@ -65,16 +55,17 @@ def span_of(first: datetime | None, last: datetime | None, now: datetime) -> tup
     return first or end - _HOUR, end
 
 
-def timeline_of(history: History, broker: str, first: datetime, last: datetime) -> BrokerTimeline:
-    """Return what happened to a broker between two times."""
-    events = timeline(broker_rows(history, broker, first, last))
-    servers = timeline(server_rows(history, first, last))
-    # Without the unobserved times, their lack of events would read as no failures.
-    merged = sorted((*events, *servers), key=lambda each: each.unix_us)
-    return BrokerTimeline(merged, "" if events else _nothing(broker, first, last))
+def timeline_of(history: History, broker: str, first: datetime, last: datetime) -> tuple[list[PastEvent], str]:
+    """Return what happened to a broker between two times, and why there is nothing of it; blank if there is.
+
+    The times that nobody observed are in it: without them their lack of events would read as no failures.
+    """
+    rows = broker_rows(history, broker, first, last)
+    events = timeline([*rows, *server_rows(history, first, last)])
+    return events, "" if any(row.event_type in SENTENCES for row in rows) else _nothing(broker, first, last)
 
 
-def body_line(seen: Seen) -> str:
+def body_line(seen: PastRoute) -> str:
     """Return what one NameServer served as a line of JSON, `route` being the body to the byte."""
     body = None if seen.route is None else encode(seen.route, Dialect.STANDARD).decode()
     return msgspec.json.encode({"ns_id": seen.ns_id, "doubt": seen.doubt, "route": body}).decode()

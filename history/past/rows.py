@@ -102,7 +102,6 @@ class StoredRow(msgspec.Struct, kw_only=True):
 
     @property
     def unix_us(self) -> int:
-        """When it happened."""
         return unix_us(self.event_time)
 
 

@@ -36,7 +36,6 @@ class TopicReplay:
         self._snapshot_id: str | None = None
 
     def apply(self, rows: Iterable[StoredRow]) -> None:
-        """Apply rows of one process, in their order."""
         for row in rows:
             if row.event_type == "configured" and row.detail is not None:
                 self._properties = msgspec.json.decode(row.detail, type=RouteProperties)

@@ -34,7 +34,7 @@ from remoting.protocol.codes import RequestCode
 from remoting.server.limits import ServerOptions
 from remoting.server.statistics import timer_ns
 from serving.process.background_tasks import SerialQueue
-from serving.process.event_log import AttributedDispatcher, ConnectionWatch
+from serving.process.event_log import AttributedDispatcher
 from serving.process.process import Runtime, ServerProcess
 
 if TYPE_CHECKING:
@@ -118,10 +118,11 @@ class NameServer:
             RouteRequestHandler(state, settings, clock, runner),
             OperatorRequestHandler(state, settings, runner, effects.perform),
         )
+        event_log.lost = self._connection_lost
         # What peers reach, and what reaches them.
         self._server = self._process.make_listener(
             AttributedDispatcher(requests, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
-            ConnectionWatch(event_log, self._connection_lost),
+            event_log,
             ServerOptions(
                 urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
                 cached_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 #: Bytes of bodies that are kept; beyond it go those of the topics for which none was made for the longest time. A route
 #: over 300 broker sets has about 64 KiB.
@@ -27,7 +27,7 @@ class RouteCounts(msgspec.Struct):
     #: Those for one zone, whose answers are made anew each time.
     zoned: int = 0
     #: Those that were answered with a route, by the size of its body.
-    found: SizeTally = msgspec.field(default_factory=lambda: SizeTally(BODY_BYTES_BOUNDS))
+    found: Histogram = msgspec.field(default_factory=lambda: Histogram(BODY_BYTES_BOUNDS))
 
 
 class RouteCache:

@@ -18,12 +18,12 @@ from namesrv.core.values.effects import (
     StaleRegistration,
     TopicsChangedByAdmin,
 )
+from remoting.server.statistics import Histogram
 from serving.metrics.counters import (
     BROKERS_MAX,
     CLUSTERS_MAX,
     OTHER,
     CounterTable,
-    Histogram,
     HistogramTable,
     Living,
     everything,

@@ -11,7 +11,6 @@ from typing import Final
 from namesrv.core import cluster_summary
 from namesrv.core.change_log import GapReason
 from namesrv.core.role_addresses.checks import CheckState
-from namesrv.core.route_cache import BODY_BYTES_BOUNDS
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.http.watches import Watches
@@ -24,7 +23,6 @@ from serving.metrics.counters import (
     BROKERS_MAX,
     CLUSTERS_MAX,
     CounterTable,
-    Histogram,
     HistogramTable,
     LabelGuard,
     Labels,
@@ -86,9 +84,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long, how large and how many."""
         counters, route_counts = self._sources.counters, self._sources.state.route_cache.counts
-        bodies = Histogram(BODY_BYTES_BOUNDS)
-        bodies.buckets, bodies.sum = route_counts.found.buckets, route_counts.found.total
-        yield catalogue.ROUTE_RESPONSE_BYTES, {(): bodies}
+        yield catalogue.ROUTE_RESPONSE_BYTES, {(): route_counts.found}
         yield catalogue.EXPIRY_SCAN, {(): counters.expiry_scan}
         yield catalogue.REGISTRATION_TOPICS, {(): counters.registration_changed_topics}
         yield catalogue.REGISTRATION_BYTES, {(): counters.registration_body_bytes}

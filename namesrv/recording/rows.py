@@ -10,9 +10,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.rows import BrokerRef, HistoryRow, Moment, Record, RowMaker
 from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_CHANGE_ROWS_MAX, ROUTE_SNAPSHOT
-from history.server_rows import LifecycleEvent
+from history.server_rows import lifecycle
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables
 from namesrv.core.tables.live_table import LiveKey
@@ -291,9 +291,9 @@ class OrderConfiguration(NamedTuple):
         yield maker.row(ROUTE_CHANGE, self.event_type, moment, topic=self.topic, kind="order", detail=self.value)
 
 
-def configured(properties: RouteProperties) -> LifecycleEvent:
+def configured(properties: RouteProperties) -> Record:
     """Return that these properties are in force."""
-    return LifecycleEvent("configured", detail=msgspec.json.encode(properties).decode())
+    return lifecycle("configured", detail=msgspec.json.encode(properties).decode())
 
 
 # Brokers

@@ -20,7 +20,7 @@ from serving.config.options import (
     FilePath,
     Fixed,
     Flag,
-    Only,
+    OneOf,
     Text,
     Whole,
     Within,
@@ -116,7 +116,7 @@ class NameServerConfig(ServerConfig):
         "supportActingMaster",
         _FLAG,
         "The slave with the lowest broker id stands in for a master.",
-        Within(Only(True), "without it nobody stands in for a master"),
+        Within(OneOf(("true",)), "without it nobody stands in for a master"),
         at_once=True,
     )
     enable_all_topic_list: bool = option(

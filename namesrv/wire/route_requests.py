@@ -143,7 +143,7 @@ class RouteRequestHandler:
         if isinstance(answer, RemotingCommand):
             return answer
         body = answer.body
-        self._counters.found.add(len(body))
+        self._counters.found.observe(len(body))
         return request.reply(body=body)
 
     def _zone_route(self, request: RemotingCommand, topic: str, zone: str, audience: int) -> RemotingCommand | None:
@@ -153,7 +153,7 @@ class RouteRequestHandler:
         # Java's zone hook encodes the filtered route anew, in its default dialect for everybody.
         route = self._state.role_addresses.for_audience(in_zone(route, zone), audience)
         body = encode(route, Dialect.BARE_INTEGER_KEYS)
-        self._counters.found.add(len(body))
+        self._counters.found.observe(len(body))
         self._counters.zoned += 1
         return request.reply(body=body)
 

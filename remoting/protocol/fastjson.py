@@ -136,10 +136,7 @@ def drop_nulls(value: Any) -> None:
 
 
 def _without_liberties(text: bytes) -> bytes | None:
-    """Return `text` as standard JSON: no comments or trailing commas, keys and strings in double quotes.
-
-    None if it cannot be cut into tokens.
-    """
+    """Return `text` as standard JSON, without comments and single quotes; None if it cannot be cut into tokens."""
     out: list[bytes] = []
     last_kind, at = None, 0
     for token in iter(_TOKEN.scanner(text).match, None):  # type: ignore[attr-defined]  # typeshed lacks scanner

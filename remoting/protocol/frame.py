@@ -64,10 +64,7 @@ def decode_header(data: bytes, length: int) -> RemotingCommand:
 
 
 def decode_pieces(pieces: Pieces) -> RemotingCommand:
-    """Return the command of a frame that came in these pieces; its body is put together without the rest.
-
-    Raises as `decode`.
-    """
+    """Return the command of a frame in pieces; its body is joined without the rest. Raises as `decode`."""
     first = pieces[0]
     length = sum(map(len, pieces)) - LENGTH_BYTES
     if len(first) < PREFIX.size or len(first) < header_span(first, 0, length)[1]:

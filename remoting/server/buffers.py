@@ -6,11 +6,11 @@ Every buffer keeps the server's totals in `ServerStatistics` right as it changes
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final
 
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame_reader import FrameReader
-from remoting.server.observer import CloseReason
+from remoting.server.observer import CloseReason, ServedConnection
 from remoting.server.request_processor import Received
 from remoting.server.statistics import Latencies, ServerStatistics, timer_ns
 from remoting.transport.filter import ConnectionFilter
@@ -92,7 +92,6 @@ class ConnectionInput:
         self._reader.read_with(read)
 
     def read(self, data: bytes) -> list[Received]:
-        """Return the frames that `data`, which passed the filter, completes."""
         return self._reader.receive(data)
 
     def update_partial(self, frames: int, now_ms: int) -> None:
@@ -140,7 +139,6 @@ class ConnectionInput:
 
     @property
     def has_deferred(self) -> bool:
-        """Whether frames or bytes wait for a later turn."""
         return bool(self._frames or self._data)
 
     def exceeds_turn(self, data: bytes, turn_bytes: int) -> bool:
@@ -158,7 +156,6 @@ class ConnectionInput:
         self._data, self._at = data, 0
 
     def take_frames(self) -> Sequence[Received]:
-        """Return the deferred frames, and keep none."""
         frames, self._frames = self._frames, ()
         self._statistics.in_flight -= len(frames)
         return frames
@@ -233,16 +230,6 @@ class ResponseBuffer:
         return is_stuck
 
 
-class BatchedConnection(Protocol):
-    """A connection whose responses leave in a batch."""
-
-    def write_response(self, frame: bytes) -> None:
-        """Hand a frame to the socket, unless the connection is closing."""
-
-    def abort(self, reason: CloseReason) -> None:
-        """End the connection at once."""
-
-
 class WriteBatch:
     """Cached responses of one iteration of the event loop, in order; they leave together at its end.
 
@@ -259,11 +246,11 @@ class WriteBatch:
         self._call_soon = call_soon
         self._latencies = latencies
         self._statistics = statistics
-        self._responses: list[tuple[BatchedConnection, bytes]] = []
+        self._responses: list[tuple[ServedConnection, bytes]] = []
         #: When the first of them came.
         self._began_ns = 0
 
-    def put(self, connection: BatchedConnection, frame: bytes) -> None:
+    def put(self, connection: ServedConnection, frame: bytes) -> None:
         """Add a response; it leaves at the end of the iteration, or with RESPONSES_MAX in the batch."""
         responses = self._responses
         if not responses:
@@ -284,13 +271,12 @@ class WriteBatch:
             try:
                 connection.write_response(frame)
             except Exception as error:  # noqa: BLE001  # whatever it is, the responses of others leave
-                _abort(connection, error)
+                abort_after_fault(connection, "a response cannot be written to its connection", error)
         self._statistics.sent_bytes += sent_bytes
         # One reading of the clock serves all: none took longer than the first.
         self._latencies.add(timer_ns() - self._began_ns, len(responses))
 
 
-def _abort(connection: BatchedConnection, error: Exception) -> None:
+def abort_after_fault(connection: ServedConnection, message: str, error: Exception) -> None:
     connection.abort(CloseReason.ERROR)
-    fault = {"message": "a response cannot be written to its connection", "exception": error}
-    asyncio.get_running_loop().call_exception_handler(fault)
+    asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

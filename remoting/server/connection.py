@@ -124,7 +124,6 @@ class Connection(asyncio.Protocol):
 
     @property
     def kind(self) -> ConnectionKind:
-        """Whether the peer's requests show a broker or a client."""
         return self._kind
 
     @kind.setter
@@ -141,7 +140,6 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing more is written."""
         return self._state >= _CLOSING
 
     # Called by the event loop
@@ -209,7 +207,6 @@ class Connection(asyncio.Protocol):
             self.finish(CloseReason.PEER)
 
     def eof_received(self) -> bool:
-        """End the connection when every request read before has its response."""
         self.finish(CloseReason.PEER)
         return True
 
@@ -223,7 +220,6 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def resume_writing(self) -> None:
-        """Go on: the peer has read most of its responses."""
         if self._state is not _LOST:
             self.responses.end_pause(self._transport.get_write_buffer_size())
         self.last_activity_ms = self._context.awake_ms
@@ -297,10 +293,7 @@ class Connection(asyncio.Protocol):
         return size
 
     def check_idle(self, now_ms: int, idle_ms_max: int) -> None:
-        """Close the connection after `idle_ms_max` without activity, or with a frame that is partial for so long.
-
-        With 0 only the response buffer is updated.
-        """
+        """Close the connection after `idle_ms_max` of silence, or of a partial frame; 0 only updates its buffer."""
         if self._state is _LOST:
             return
         buffered_bytes = self._transport.get_write_buffer_size()

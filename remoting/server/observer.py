@@ -90,6 +90,32 @@ class Peer(Protocol):
         """End the connection; what is written to it already still leaves."""
 
 
+class ServedConnection(Peer, Protocol):
+    """A connection as the parts of the server see it."""
+
+    @property
+    def takes_responses(self) -> bool:
+        """Whether its requests may be processed: False while its response buffer is full."""
+
+    def send(self, frame: bytes) -> None:
+        """Write frames, unless `frame` is empty."""
+
+    def write_response(self, frame: bytes) -> None:
+        """Hand a frame of the write batch to the socket, unless the connection is closing."""
+
+    def enqueue(self, request: RemotingCommand) -> None:
+        """Let a request wait for its turn."""
+
+    def request_finished(self) -> None:
+        """Continue after one of its queued requests was answered, or all were rejected."""
+
+    def read_on(self) -> None:
+        """Process its deferred input for one turn."""
+
+    def abort(self, reason: CloseReason) -> None:
+        """End the connection at once."""
+
+
 class ServerObserver(Protocol):
     """Receives reports. Calls come from the event loop and must return at once."""
 

@@ -16,7 +16,7 @@ from remoting.protocol.errors import BodyError, RequestRefused
 from remoting.protocol.frame import Pieces, decode, decode_header, decode_pieces, encode
 from remoting.protocol.frame_reader import FrameReader
 from remoting.server.limits import BodyTooLong, ServerOptions
-from remoting.server.observer import Peer, Rejection, ServerObserver
+from remoting.server.observer import Peer, Rejection, ServedConnection, ServerObserver
 from remoting.server.oneway_fast_path import OnewayFastPath
 from remoting.server.response_cache import AUDIENCE_CACHE_BYTES_MAX, CachedRequest, PreparedResponse, ResponseCache
 from remoting.server.statistics import Latencies, ServerStatistics, timer_ns
@@ -43,16 +43,6 @@ class Dispatcher(Protocol):
         Returns a command, a prepared response, or an awaitable where the answer waits for something, such as a disk.
         Raises RequestRefused or BodyError for what cannot be answered; anything else counts as an internal error.
         """
-
-
-class RequestingConnection(Peer, Protocol):
-    """A connection whose frames are processed."""
-
-    def send(self, frame: bytes) -> None:
-        """Write frames, unless `frame` is empty."""
-
-    def enqueue(self, request: RemotingCommand) -> None:
-        """Let a request wait for its turn."""
 
 
 class RequestProcessor:
@@ -111,12 +101,10 @@ class RequestProcessor:
     # Frames
 
     def new_reader(self, audience: int = 0) -> FrameReader[Received]:
-        """Return what cuts the bytes of one connection into requests."""
         frame_bytes_max = self._options.limits.frame_bytes_max
         return FrameReader(self.read_of(audience), self._read_pieces, frame_bytes_max, self._refuse_body)
 
     def read_of(self, audience: int) -> Callable[[bytes, int, int], Received]:
-        """Return what reads a complete frame of a connection of an audience."""
         cache = self.cache_of(audience) if audience else None
         return self._read_plain if cache is None else partial(self._read_for, cache)
 
@@ -134,7 +122,6 @@ class RequestProcessor:
 
     @staticmethod
     def _read_pieces(pieces: Pieces) -> Received:
-        """Return the request in a frame of several pieces, which is too long for the cache."""
         return decode_pieces(pieces), None
 
     def _refuse(self, data: bytes, length: int) -> Received | None:
@@ -146,7 +133,7 @@ class RequestProcessor:
         return (request, None) if request.left_out_bytes > self._options.body_limits.of(request.code) else None
 
     def process_frames(
-        self, frames: Sequence[Received], connection: RequestingConnection, size_max: int, began_ns: int
+        self, frames: Sequence[Received], connection: ServedConnection, size_max: int, began_ns: int
     ) -> int:
         """Process urgent requests and enqueue the others; return how many, fewer with over `size_max` response bytes.
 
@@ -166,7 +153,7 @@ class RequestProcessor:
             Latencies.add_batch(latencies, timer_ns() - began_ns)
         return done
 
-    def _process_frame(self, frame: Received, connection: RequestingConnection, latencies: list[Latencies]) -> bytes:
+    def _process_frame(self, frame: Received, connection: ServedConnection, latencies: list[Latencies]) -> bytes:
         """Return the response to an urgent request, `b""` for one that is enqueued."""
         if isinstance(frame, CachedRequest):
             cache = self.cache

@@ -11,34 +11,13 @@ are answered SYSTEM_BUSY, and those that come now are queued.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from typing import Protocol
 
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.protocol.command import RemotingCommand
 from remoting.server.limits import ServerLimits
-from remoting.server.observer import CloseReason, Peer
+from remoting.server.observer import CloseReason, ServedConnection
 from remoting.server.request_processor import RequestProcessor
 from remoting.server.statistics import ServerStatistics, timer_ns
-
-
-class QueuedConnection(Peer, Protocol):
-    """A connection whose requests wait for their turn."""
-
-    @property
-    def takes_responses(self) -> bool:
-        """Whether its requests may be processed: False while its response buffer is full."""
-
-    def send(self, frame: bytes) -> None:
-        """Write a response, unless it is empty."""
-
-    def request_finished(self) -> None:
-        """Continue after one of its queued requests was answered, or all were rejected."""
-
-    def read_on(self) -> None:
-        """Process its deferred input for one turn."""
-
-    def abort(self, reason: CloseReason) -> None:
-        """End the connection at once."""
 
 
 class ConnectionQueue:
@@ -46,7 +25,7 @@ class ConnectionQueue:
 
     __slots__ = ("_limits", "body_bytes", "connection", "is_running", "is_scheduled", "requests")
 
-    def __init__(self, connection: QueuedConnection, limits: ServerLimits) -> None:
+    def __init__(self, connection: ServedConnection, limits: ServerLimits) -> None:
         self.connection = connection
         self._limits = limits
         #: Each with the time at which it came, in nanoseconds of `timer_ns`.
@@ -60,12 +39,10 @@ class ConnectionQueue:
 
     @property
     def pending(self) -> int:
-        """How many requests have no response yet."""
         return len(self.requests) + self.is_running
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may be read from the connection."""
         limits = self._limits
         return (
             len(self.requests) >= limits.queued_requests_per_connection
@@ -86,7 +63,7 @@ class RequestQueue:
         self._loop = asyncio.get_running_loop()
         self._turn_ns = round(limits.turn_ms * 1_000_000)
         #: Connections with deferred input, and those with queued requests, in the order of their turns.
-        self._readers: deque[QueuedConnection] = deque()
+        self._readers: deque[ServedConnection] = deque()
         self._scheduled: deque[ConnectionQueue] = deque()
         #: Those whose peers do not read their responses, the longest blocked first.
         self._blocked: dict[ConnectionQueue, None] = {}
@@ -123,7 +100,7 @@ class RequestQueue:
         self._scheduled.append(queue)
         self._wake()
 
-    def schedule_read(self, connection: QueuedConnection) -> None:
+    def schedule_read(self, connection: ServedConnection) -> None:
         """Let a connection read on when others had their turn."""
         self._readers.append(connection)
         self._wake()
@@ -172,7 +149,7 @@ class RequestQueue:
                 self._wake()
 
     @staticmethod
-    def _read_on(connection: QueuedConnection) -> None:
+    def _read_on(connection: ServedConnection) -> None:
         try:
             connection.read_on()
         except Exception:
@@ -181,7 +158,6 @@ class RequestQueue:
             raise
 
     def _process_next(self, queue: ConnectionQueue) -> None:
-        """Process the next request of a connection."""
         queue.is_scheduled = False
         # Its peer may have stopped reading meanwhile; `schedule` is called when it reads again.
         if not queue.connection.takes_responses:

@@ -16,7 +16,7 @@ from remoting.protocol.codes import FLAG_RESPONSE, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import PREFIX, decode, encode
-from remoting.server.statistics import ServerStatistics, SizeTally
+from remoting.server.statistics import Histogram, ServerStatistics
 
 #: Bytes of cached keys; beyond them the cache is cleared, and filled again as requests come.
 CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -59,7 +59,7 @@ class PreparedResponse:
         "is_valid",
     )
 
-    def __init__(self, body: bytes, tally: SizeTally, ext_fields: Mapping[str, str] | None = None) -> None:
+    def __init__(self, body: bytes, tally: Histogram, ext_fields: Mapping[str, str] | None = None) -> None:
         """Take the response; each time it is sent counts in `tally`."""
         self.body_bytes = len(body)
         self.ext_fields = ext_fields
@@ -81,7 +81,7 @@ class PreparedResponse:
     def frame(self, opaque: bytes) -> bytes:
         """Return the whole frame for a request with this opaque, in decimal, and count it."""
         self._tally.buckets[self._tally_at] += 1
-        self._tally.total += self.body_bytes
+        self._tally.sum += self.body_bytes
         size = len(opaque)
         prefix = _pack_prefix(self._length + size, self._header_bytes + size)
         return b"".join((prefix, self._header, opaque, self._tail))
@@ -93,7 +93,6 @@ class PreparedResponse:
 
 
 def _header_around_opaque(ext_fields: Mapping[str, str] | None) -> tuple[bytes, bytes]:
-    """Return the header of a success up to its opaque, and behind it."""
     text = encode(RemotingCommand(0, _OPAQUE, FLAG_RESPONSE, ext_fields=ext_fields))[_PREFIX_BYTES:]
     before, opaque, after = text.rpartition(b"%b%d" % (_JSON_OPAQUE, _OPAQUE))
     return before + opaque[: len(_JSON_OPAQUE)], after
@@ -139,7 +138,6 @@ class ResponseCache:
         return None if prepared is None else CachedRequest(prepared, self._opaque, data, at, end - at - 4)
 
     def response(self, request: CachedRequest) -> bytes:
-        """Return the frame of a response that is valid."""
         self._finished[self._code] += 1
         return request.prepared.frame(request.opaque)
 

@@ -15,7 +15,7 @@ from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.errors import RemotingError
-from remoting.server.buffers import TooManyPartialFrameBytes, WriteBatch
+from remoting.server.buffers import TooManyPartialFrameBytes, WriteBatch, abort_after_fault
 from remoting.server.connection import Connection, PlainConnection
 from remoting.server.connection_limit import ConnectionLimit
 from remoting.server.limits import ServerOptions
@@ -122,7 +122,6 @@ class RemotingServer:
         return bound_host, bound_port
 
     def close_connection(self, number: int, reason: CloseReason) -> None:
-        """Close the connection of this id, if it is still open."""
         connection = self._connections.get(number)
         if connection is not None:
             connection.close(reason)
@@ -186,7 +185,6 @@ class RemotingServer:
         return number
 
     def _evict_one(self) -> bool:
-        """Abort the least needed connection; return False if all are closing."""
         chosen = self._connection_limit.next_to_close(self.awake_ms)
         if chosen is None:
             return False
@@ -230,7 +228,6 @@ class RemotingServer:
     # Idle checks
 
     def _set_socket_buffers(self, listener: asyncio.Server) -> None:
-        """Set the sizes on the listener; accepted sockets take them over."""
         sizes = {socket.SO_SNDBUF: self.limits.socket_send_bytes, socket.SO_RCVBUF: self.limits.socket_receive_bytes}
         for each in listener.sockets:
             for option, size in sizes.items():
@@ -246,7 +243,6 @@ class RemotingServer:
         self._check_timer = asyncio.get_running_loop().call_later(self._check_ms / 1000, self._check)
 
     def _check(self) -> None:
-        """Begin to check all connections, a thousand at a time."""
         rest: Iterator[Connection] = iter(())
         try:
             now_ms = self._clock.now_ms()
@@ -266,7 +262,7 @@ class RemotingServer:
                 try:
                     connection.check_idle(self.awake_ms, idle_ms_max)
                 except Exception as error:  # noqa: BLE001  # whatever it is, it ends this connection only
-                    _abort_failed(connection, error)
+                    abort_after_fault(connection, "the idle check of a connection failed", error)
             if self.statistics.response_buffer_bytes > self.limits.response_buffer_bytes_max:
                 self.abort_slow_readers()
         finally:
@@ -275,12 +271,6 @@ class RemotingServer:
                 self._check_later()
             else:
                 self._check_timer = asyncio.get_running_loop().call_later(0, self._check_some, rest)
-
-
-def _abort_failed(connection: Connection, error: Exception) -> None:
-    connection.abort(CloseReason.ERROR)
-    fault = {"message": "the idle check of a connection failed", "exception": error}
-    asyncio.get_running_loop().call_exception_handler(fault)
 
 
 def _is_within(all_bytes: int, all_bytes_max: int) -> bool:

@@ -38,7 +38,6 @@ class Latencies:
         self.total_ns = 0
 
     def add(self, duration_ns: int, count: int) -> None:
-        """Count `count` requests that took `duration_ns` each."""
         at = 0 if duration_ns <= _FIRST_BOUND_NS else bisect_left(LATENCY_BOUNDS_NS, duration_ns)
         self.buckets[at] += count
         self.total_ns += duration_ns * count
@@ -50,23 +49,22 @@ class Latencies:
             latencies.add(duration_ns, batch.count(latencies))
 
 
-class SizeTally:
-    __slots__ = ("_bounds", "buckets", "total")
+class Histogram:
+    __slots__ = ("bounds", "buckets", "sum")
 
-    def __init__(self, bounds: tuple[int, ...]) -> None:
-        """Take the upper bounds of the buckets; one more bucket holds what is larger."""
-        self._bounds = bounds
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        #: Ascending upper bounds; the last bucket has none.
+        self.bounds = bounds
         #: Counts by bucket, not cumulated.
         self.buckets = [0] * (len(bounds) + 1)
-        #: The sum of their sizes.
-        self.total = 0
+        self.sum = 0.0
 
-    def position(self, size: int) -> int:
-        return bisect_left(self._bounds, size)
+    def position(self, value: float) -> int:
+        return bisect_left(self.bounds, value)
 
-    def add(self, size: int) -> None:
-        self.buckets[self.position(size)] += 1
-        self.total += size
+    def observe(self, value: float) -> None:
+        self.buckets[self.position(value)] += 1
+        self.sum += value
 
 
 class ServerStatistics:
@@ -96,7 +94,6 @@ class ServerStatistics:
         self.rejected = dict.fromkeys(Rejection, 0)
 
     def finished(self) -> dict[tuple[int, int], int]:
-        """Return (request code, response code) -> finished requests."""
         merged = dict(self._finished)
         for code, count in self.prepared.items():
             merged[code, 0] = merged.get((code, 0), 0) + count

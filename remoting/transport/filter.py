@@ -65,7 +65,6 @@ class TlsSession:
             self.failed = True
 
     def close(self) -> None:
-        """Send close_notify."""
         try:
             self._tls.unwrap()
         except ssl.SSLError:
@@ -106,12 +105,10 @@ class ConnectionFilter:
 
     @property
     def ended(self) -> bool:
-        """Whether the peer closed its TLS side."""
         return self._tls is not None and self._tls.ended
 
     @property
     def failed(self) -> bool:
-        """Whether TLS failed, so that nothing more can be written."""
         return self._tls is not None and self._tls.failed
 
     @property
@@ -145,14 +142,13 @@ class ConnectionFilter:
         return b"" if self._tls is None else self._tls.take_output()
 
     def close(self) -> bytes:
-        """Return what is to be written before the socket is closed."""
         if self._tls is None:
             return b""
         self._tls.close()
         return self._tls.take_output()
 
     def _start(self, *, is_tls: bool) -> None:
-        mode = self._contexts.settings.mode if self._contexts is not None else "disabled"
+        mode = self._contexts.settings.server_mode if self._contexts is not None else "disabled"
         if not is_tls and mode == "enforcing":
             raise FrameError("a plain connection, but tls.server.mode=enforcing demands TLS")
         if not is_tls:

@@ -89,10 +89,7 @@ class Preamble:
         return len(self._bytes)
 
     def receive(self, data: bytes) -> ParsedPreamble | None:
-        """Return the parsed preamble, or None while there are too few bytes.
-
-        Raises FrameError for an invalid PROXY header, and for the first bytes of another protocol.
-        """
+        """Return the preamble, None while bytes are missing; raises FrameError for a bad header or another protocol."""
         self._bytes += data
         if len(self._bytes) < PREAMBLE_BYTES_MIN:
             return None

@@ -49,21 +49,21 @@ class TlsError(RemotingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """RocketMQ's `tls.*` properties; an empty path or list is one that is not set."""
+    """RocketMQ's `tls.*` properties, named as in `SecurityConfig`; an empty path or list is one that is not set."""
 
     #: `tls.server.mode`
-    mode: TlsMode = "permissive"
+    server_mode: TlsMode = "permissive"
     #: `tls.test.mode.enable`: a self-signed certificate; no peer is verified, and no path below is read.
-    test_mode: bool = True
+    test_mode_enable: bool = True
     #: `tls.server.keyPath`, `.keyPassword`, `.certPath`
-    key_path: str = ""
-    key_password: str = field(default="", repr=False)
-    cert_path: str = ""
+    server_key_path: str = ""
+    server_key_password: str = field(default="", repr=False)
+    server_cert_path: str = ""
     #: `tls.server.authClient`: certificates of clients are verified, against `tls.server.trustCertPath`.
-    auth_client: bool = False
-    trust_cert_path: str = ""
+    server_auth_client: bool = False
+    server_trust_cert_path: str = ""
     #: `tls.server.need.client.auth`
-    need_client_auth: ClientAuth = "none"
+    server_need_client_auth: ClientAuth = "none"
     #: `tls.ciphers` and `tls.protocols`, commas between; for both sides.
     ciphers: str = ""
     protocols: str = ""
@@ -82,7 +82,7 @@ class TlsContexts:
         self.settings = settings
         self._clock = clock
         self._context: ssl.SSLContext | None = None
-        self._failure = TlsError("tls.server.certPath", settings.cert_path, "not loaded yet")
+        self._failure = TlsError("tls.server.certPath", settings.server_cert_path, "not loaded yet")
         #: When the certificate in use ends; None without one, and for a self-signed one.
         self.certificate_expiry_unix_s: int | None = None
         #: Digests of the files in use, and of those tried last, by property.
@@ -90,19 +90,16 @@ class TlsContexts:
         self._tried: dict[str, bytes] = {}
 
     def server_context(self) -> ssl.SSLContext:
-        """Return the context for a new connection; raises TlsError if there is none.
-
-        In test mode the first call makes the certificate.
-        """
+        """Return the context for a new connection, which test mode makes at the first call; raises TlsError."""
         if self._context is None:
-            if not self.settings.test_mode:
+            if not self.settings.test_mode_enable:
                 raise self._failure
             self._context = self._self_signed_context()
         return self._context
 
     def reload(self) -> TlsError | None:
         """Read the files again; new connections use what they hold. Return why that failed: the old stays in use."""
-        if self.settings.test_mode or self.settings.mode == "disabled":
+        if self.settings.test_mode_enable or self.settings.server_mode == "disabled":
             return None
         self._tried = self._digests()
         try:
@@ -122,7 +119,7 @@ class TlsContexts:
         A key alone would not fit the certificate in use; whoever replaces both does so one after the other. A file
         that is gone counts as unchanged. After a failed reload files count as soon as they differ from the failed ones.
         """
-        if self.settings.test_mode or self.settings.mode == "disabled":
+        if self.settings.test_mode_enable or self.settings.server_mode == "disabled":
             return False
         now = self._digests()
         if now == self._tried:
@@ -132,7 +129,11 @@ class TlsContexts:
 
     def _digests(self) -> dict[str, bytes]:
         """Return the digest of each file that is set; of one that is gone, the digest it had."""
-        paths = {"key": self.settings.key_path, "cert": self.settings.cert_path, "trust": self.settings.trust_cert_path}
+        paths = {
+            "key": self.settings.server_key_path,
+            "cert": self.settings.server_cert_path,
+            "trust": self.settings.server_trust_cert_path,
+        }
         digests = {}
         for name, path in paths.items():
             digest = _digest(path) or self._tried.get(name)
@@ -160,7 +161,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     """
     context = _context(ssl.PROTOCOL_TLS_CLIENT, settings)
     context.check_hostname = False
-    if settings.test_mode:
+    if settings.test_mode_enable:
         context.verify_mode = ssl.CERT_NONE
         return context
     context.verify_mode = ssl.CERT_REQUIRED if settings.client_auth_server else ssl.CERT_NONE
@@ -177,22 +178,23 @@ def _server_context(settings: TlsSettings) -> ssl.SSLContext:
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
     # A peer could have us negotiate without end.
     context.options |= ssl.OP_NO_RENEGOTIATION
-    if not settings.key_path:
+    if not settings.server_key_path:
         raise TlsError("tls.server.keyPath", "", _NOT_SET)
-    _load_chain(context, "tls.server", settings.cert_path, settings.key_path, settings.key_password)
-    if not settings.auth_client:
-        if settings.need_client_auth == "require":
+    _load_chain(
+        context, "tls.server", settings.server_cert_path, settings.server_key_path, settings.server_key_password
+    )
+    if not settings.server_auth_client:
+        if settings.server_need_client_auth == "require":
             # Java would take any certificate; a demand that everybody can meet is no protection.
             raise TlsError("tls.server.need.client.auth", "", "require needs tls.server.authClient=true")
         return context
-    context.verify_mode = _VERIFY_MODES[settings.need_client_auth]
+    context.verify_mode = _VERIFY_MODES[settings.server_need_client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
-        _trust(context, "tls.server.trustCertPath", settings.trust_cert_path)
+        _trust(context, "tls.server.trustCertPath", settings.server_trust_cert_path)
     return context
 
 
 def _context(protocol: int, settings: TlsSettings) -> ssl.SSLContext:
-    """Return a context with the protocols and ciphers that are allowed on both sides."""
     context = ssl.SSLContext(protocol)
     suites = [each.strip() for each in settings.ciphers.split(",") if each.strip()]
     versions = _versions(settings.protocols)
@@ -257,7 +259,7 @@ def _trust(context: ssl.SSLContext, property_name: str, path: str) -> None:
 
 
 def _certificate_expiry(settings: TlsSettings) -> int:
-    name, path = "tls.server.certPath", settings.cert_path
+    name, path = "tls.server.certPath", settings.server_cert_path
     if not path:
         raise TlsError(name, "", _NOT_SET)
     try:

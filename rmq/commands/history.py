@@ -10,10 +10,11 @@ from typing import Final, Literal, Self
 import click
 import msgspec
 
-from history.past.moments import Moments, NotRecorded, Seen
+from history.past.moments import Moments, NotRecorded
 from history.past.queries import DEFAULT_FOLDER, NoHistory, body_line, open_history, span_of, time_in, timeline_of
 from history.past.rows import History
 from remoting.clock import SystemClock
+from remoting.protocol.shapes.history import PastRoute
 from remoting.protocol.shapes.route import BrokerData, QueueData, TopicRouteData
 from rmq.cli.options import SiteCommand, given_options
 from rmq.cli.printed_output import PrintedOutput, style_of
@@ -78,15 +79,12 @@ def show_timeline(context: click.Context, broker: str, first: datetime | None, l
             span = span_of(first, last, _now())
         except ValueError as error:
             raise WrongUse(str(error)) from None
-        found = timeline_of(run.history, broker, *span)
-        rows = [
-            TimelineRow(time_unix_ms=each.unix_us // 1000, ns_id=each.ns_id, event=each.sentence)
-            for each in found.events
-        ]
-        if rows:
+        events, nothing = timeline_of(run.history, broker, *span)
+        if events:
+            rows = [TimelineRow(time_unix_ms=each.unix_ms, ns_id=each.ns_id, event=each.sentence) for each in events]
             run.output.show(rows, TimelineRow)
-        if found.nothing:
-            raise UnknownName(found.nothing)
+        if nothing:
+            raise UnknownName(nothing)
 
 
 @click.command("route", cls=SiteCommand)
@@ -122,7 +120,9 @@ def show_past_route(
             _show_difference(run.output, topic, seen, moments.seen(topic, other, ns_id))
 
 
-def _show_difference(output: PrintedOutput, topic: str, before: Sequence[Seen], after: Sequence[Seen]) -> None:
+def _show_difference(
+    output: PrintedOutput, topic: str, before: Sequence[PastRoute], after: Sequence[PastRoute]
+) -> None:
     for when, known in (("before", before), ("after", after)):
         for each in known:
             if each.doubt:
@@ -190,7 +190,7 @@ class PastRouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     doubt: str | None = None
 
 
-def differences(topic: str, before: Sequence[Seen], after: Sequence[Seen]) -> list[PastRouteRow]:
+def differences(topic: str, before: Sequence[PastRoute], after: Sequence[PastRoute]) -> list[PastRouteRow]:
     """Return the rows that only one of two moments has, by NameServer; doubts make no difference."""
     rows: list[PastRouteRow] = []
     tables = [
@@ -207,7 +207,7 @@ def differences(topic: str, before: Sequence[Seen], after: Sequence[Seen]) -> li
     return rows
 
 
-def past_route_rows(topic: str, seen: Seen) -> list[PastRouteRow]:
+def past_route_rows(topic: str, seen: PastRoute) -> list[PastRouteRow]:
     """Return the route that one NameServer served; a row without a broker set if there was none."""
     doubt = seen.doubt or None
     if seen.route is None:
@@ -218,7 +218,7 @@ def past_route_rows(topic: str, seen: Seen) -> list[PastRouteRow]:
     return [_row(topic, seen, name, sets.get(name), queues.get(name)) for name in dict.fromkeys([*sets, *queues])]
 
 
-def _row(topic: str, seen: Seen, name: str, members: BrokerData | None, queues: QueueData | None) -> PastRouteRow:
+def _row(topic: str, seen: PastRoute, name: str, members: BrokerData | None, queues: QueueData | None) -> PastRouteRow:
     route = seen.route
     assert route is not None, "only a route has broker sets"
     order_conf = route.order_topic_conf

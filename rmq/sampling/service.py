@@ -41,7 +41,7 @@ from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
 from serving.metrics.counters import CounterTable
 from serving.process.background_tasks import logged_tasks, write_held_lines
-from serving.process.broker_access import OptionNames, SigningLog
+from serving.process.broker_access import SigningLog
 from serving.process.recording import Recording
 from serving.process.signals import Signals
 
@@ -237,7 +237,8 @@ async def serve(options: Options) -> None:
 def _client(options: Options, logs: Logs) -> RemotingClient:
     signing = SigningLog(
         logs,
-        OptionNames(KEYS, ADDRESSES),
+        KEYS,
+        ADDRESSES,
         CounterTable(known=[()]),
         has_keys=options.signer is not None,
         # NameServers do not check signatures.

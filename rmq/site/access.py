@@ -87,7 +87,7 @@ def tls_context_of(settings: SiteSettings) -> ssl.SSLContext | None:
     from remoting.transport.tls import TlsError, TlsSettings, client_context  # noqa: PLC0415  # 10 ms
 
     tls = TlsSettings(
-        test_mode=False,
+        test_mode_enable=False,
         client_auth_server=bool(settings.tls_ca),
         client_trust_cert_path=settings.tls_ca,
         client_cert_path=settings.tls_cert,

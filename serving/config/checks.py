@@ -3,8 +3,8 @@
 Java drops values it cannot convert and starts with the rest; here a start ends, and a request is refused as a whole.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -52,6 +52,22 @@ def bad_option(option: Option, value: OptionValue, source: str, allowed: str = "
     return BadOption(option.key, option.shown(text_of(value)), source, allowed or option.kind.allowed)
 
 
+def read_values(
+    kind: ServerKind[Config], given: Iterable[tuple[str, str, str]]
+) -> tuple[dict[str, Any], list[BadOption]]:
+    """Return the values of fields that are given as texts from sources, the last of each, and those that are wrong."""
+    values: dict[str, Any] = {}
+    bad: list[BadOption] = []
+    for name, text, source in given:
+        option = kind.options[name]
+        value = option.kind.value_of(text)
+        if value is None:
+            bad.append(bad_option(option, text.strip(), source))
+        else:
+            values[name] = value
+    return values, bad
+
+
 def conflicts(kind: ServerKind[Config], config: Config) -> Iterator[tuple[str, str]]:
     """Yield each field whose value does not go with that of another one, and what it must be."""
     yield from _common_conflicts(kind, config)
@@ -81,7 +97,6 @@ def _not_to_be_opened(kind: ServerKind[Config], config: ServerConfig) -> Iterato
 
 
 def listed_keys(text: str) -> set[str]:
-    """Return the properties that a list with a `;` between them names."""
     return {key for each in text.split(";") if (key := each.strip())}
 
 
@@ -111,5 +126,4 @@ def _overlap(address: str, other: str) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Return the part of a text that a sentence repeats."""
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."

@@ -1,54 +1,34 @@
 """The options of servers that may keep their state in etcd, and what of them does not go together."""
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
-from serving.config.options import AddressList, FilePath, Fixed, Option, Secret, Text
+from serving.config.options import AddressList, FilePath, Fixed, Secret, Text, option
+from serving.config.server_config import ServerConfig
 
 _PATH: Final = FilePath()
-_TEXT: Final = Text()
 #: Why no request changes an option.
 STORE: Final = Fixed("it decides where state is kept, and by whom")
 
-ETCD_ENDPOINTS: Final = Option(
-    "etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", STORE
-)
-ETCD_USER: Final = Option("etcdUser", _TEXT, "User of etcd; blank for none.", STORE)
-ETCD_PASSWORD: Final = Option("etcdPassword", Secret(), "Password of that user.", STORE)
-ETCD_CA_PATH: Final = Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", STORE)
-ETCD_CERT_PATH: Final = Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", STORE)
-ETCD_KEY_PATH: Final = Option("etcdKeyPath", _PATH, "Private key of that, PEM.", STORE)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdConfig(ServerConfig):
+    """Options of a server that may keep its state in etcd. Read by store/etcd/client.py."""
+
+    etcd_endpoints: str = option(
+        "", "etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", STORE
+    )
+    etcd_user: str = option("", "etcdUser", Text(), "User of etcd; blank for none.", STORE)
+    etcd_password: str = option("", "etcdPassword", Secret(), "Password of that user.", STORE)
+    etcd_ca_path: str = option(
+        "", "etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", STORE
+    )
+    etcd_cert_path: str = option("", "etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", STORE)
+    etcd_key_path: str = option("", "etcdKeyPath", _PATH, "Private key of that, PEM.", STORE)
 
 
-class EtcdSettings(Protocol):
-    """A configuration with these options."""
-
-    @property
-    def etcd_endpoints(self) -> str:
-        """Members of etcd."""
-
-    @property
-    def etcd_user(self) -> str:
-        """Blank for none."""
-
-    @property
-    def etcd_password(self) -> str:
-        """Of that user."""
-
-    @property
-    def etcd_ca_path(self) -> str:
-        """Blank: no TLS."""
-
-    @property
-    def etcd_cert_path(self) -> str:
-        """Of this server."""
-
-    @property
-    def etcd_key_path(self) -> str:
-        """Of that certificate."""
-
-
-def etcd_conflicts(config: EtcdSettings, store: str, store_key: str) -> Iterable[tuple[str, str]]:
+def etcd_conflicts(config: EtcdConfig, store: str, store_key: str) -> Iterable[tuple[str, str]]:
     """Yield what does not go together; `store` is the kind of store that the option `store_key` names."""
     if store == "etcd" and not config.etcd_endpoints:
         yield "etcd_endpoints", f"set as well, because {store_key} is etcd"

@@ -27,5 +27,4 @@ class NamePattern:
         self._expression = re.compile(translate(pattern))
 
     def matches(self, name: str) -> bool:
-        """Return whether the whole name matches."""
         return self._expression.fullmatch(name) is not None

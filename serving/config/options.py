@@ -85,23 +85,6 @@ class AlwaysFalse(msgspec.Struct, frozen=True):
         return False if Flag().value_of(text) is False else None
 
 
-class Only(msgspec.Struct, frozen=True):
-    """One of the two values of a flag."""
-
-    value: bool
-
-    @property
-    def placeholder(self) -> str:
-        return self.allowed
-
-    @property
-    def allowed(self) -> str:
-        return text_of(self.value)
-
-    def value_of(self, text: str) -> bool | None:
-        return self.value if Flag().value_of(text) is self.value else None
-
-
 class OneOf(msgspec.Struct, frozen=True):
     """One of some words, in any case of letters; the value is the word as it is spelled here."""
 
@@ -168,8 +151,10 @@ class AddressList(msgspec.Struct, frozen=True):
 
     def value_of(self, text: str) -> str | None:
         addresses = [part for each in text.split(";") if (part := each.strip())]
+        matches = [_HOST_AND_PORT.fullmatch(each) for each in addresses]
+        are_right = all(match is not None and 0 < int(match[1]) <= _PORT_MAX for match in matches)
         value = ";".join(addresses)
-        return value if all(map(_is_address, addresses)) and is_one_line(value) else None
+        return value if are_right and is_one_line(value) else None
 
 
 class NamedAddressList(msgspec.Struct, frozen=True):
@@ -186,7 +171,7 @@ class NamedAddressList(msgspec.Struct, frozen=True):
         return value if is_one_line(value) and named_addresses(value) is not None else None
 
 
-Kind = Whole | Flag | AlwaysFalse | Only | OneOf | Text | Secret | AddressList | NamedAddressList
+Kind = Whole | Flag | AlwaysFalse | OneOf | Text | Secret | AddressList | NamedAddressList
 
 
 class Fixed(msgspec.Struct, frozen=True):
@@ -243,12 +228,10 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def is_secret(self) -> bool:
-        """True if its value is masked wherever it is shown."""
         return isinstance(self.kind, Secret)
 
     @property
     def argument(self) -> str:
-        """Return its name on the command line: `--listen-port`."""
         return "--" + _words(self.key, "-").lower()
 
     @property
@@ -306,13 +289,7 @@ def is_one_line(text: str) -> bool:
 
 
 def text_of(value: OptionValue) -> str:
-    """Return a value as properties text has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _is_address(text: str) -> bool:
-    match = _HOST_AND_PORT.fullmatch(text)
-    return match is not None and 0 < int(match[1]) <= _PORT_MAX
 
 
 def _words(key: str, between: str) -> str:

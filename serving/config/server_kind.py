@@ -63,23 +63,19 @@ class ServerKind(Generic[Config]):
 
     @cached_property
     def field_of_key(self) -> Mapping[str, str]:
-        """The field of every name that a file may give it by."""
         return MappingProxyType(
             {key: name for name, option in self.options.items() for key in (option.key, *option.also)}
         )
 
     @cached_property
     def request_names(self) -> Mapping[int, str]:
-        """What metrics and logs call the requests that it knows."""
         return MappingProxyType({int(code): code.name.lower() for code in self.requests})
 
     @cached_property
     def defaults(self) -> Config:
-        """The configuration without any source."""
         return self.config_class()  # type: ignore[call-arg]  # the class of a server has a default for each option
 
     def variable(self, option: Option) -> str:
-        """Return the name of an option in the environment: `RMQ_NAMESRV_LISTEN_PORT`."""
         return self.variable_prefix + option.variable
 
 

@@ -9,12 +9,12 @@ import stat
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from remoting.protocol.properties import PropertiesError, Property, parse
-from serving.config.checks import BadOption, ConfigError, bad_option, conflicts
+from serving.config.checks import ConfigError, bad_option, conflicts, read_values
 from serving.config.options import FilePath
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
@@ -82,7 +82,7 @@ class IgnoredKey(msgspec.Struct, frozen=True):
         return f"line {self.line} of {self.path}: {self.key} {problem}"
 
 
-class _Given(msgspec.Struct, frozen=True):
+class _Given(NamedTuple):
     field: str
     text: str
     source: str
@@ -116,18 +116,10 @@ def from_sources(kind: ServerKind[Config], sources: Sources) -> Config:
 
     Raises OpenToOthers if any user may write the file, and programs are run or requests sent by what it says.
     """
-    values: dict[str, Any] = {}
-    where: dict[str, str] = {}
-    bad: list[BadOption] = []
-    for given in _given(kind, sources):
-        option = kind.options[given.field]
-        value = option.kind.value_of(given.text)
-        if value is None:
-            bad.append(bad_option(option, given.text.strip(), given.source))
-        else:
-            values[given.field] = value
-            where[given.field] = given.source
-    values = {**kind.implied(values), **values}
+    given = list(_given(kind, sources))
+    read, bad = read_values(kind, given)
+    where = {each.field: each.source for each in given}
+    values: dict[str, Any] = {**kind.implied(read), **read}
     values.setdefault("tls_enable", values.get("tls_server_mode") == "enforcing")
     for name, path in _homely_paths(kind, values, sources.environment):
         if path is None:
@@ -168,7 +160,6 @@ def ignored_keys(kind: ServerKind[Config], sources: Sources) -> tuple[IgnoredKey
 
 
 def _given(kind: ServerKind[Config], sources: Sources) -> Iterator[_Given]:
-    """Yield all that is given, the weakest first."""
     yield from _given_in(kind, sources.file, kind.field_of_key.keys())
     yield from _given_in(kind, sources.tls_file, _tls_file_keys(kind))
     if sources.file.path and kind.is_changed_by_requests:

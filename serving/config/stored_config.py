@@ -90,10 +90,7 @@ class StoredConfig(Generic[Config]):
         self._applied(config)
 
     def _store_changes(self, path: Path, properties: Mapping[str, str], changed: tuple[str, ...]) -> bool:
-        """Put changes into the file as it is by now, and all properties if it was removed; as `durable_file.replace`.
-
-        Raises NotStored.
-        """
+        """Put changes into the file as it is by now, or all properties if it was removed; raises NotStored."""
         try:
             with _FILE_TURN:
                 before = durable_file.read_latest(path)

@@ -115,7 +115,6 @@ def json_document(text: str) -> Any:
 
 
 def check_length(text: str) -> None:
-    """Raise TablesRefused for a text that is too long."""
     if len(text) > DOCUMENT_CHARS_MAX:
         problem = f"{len(text)} characters, of at most {DOCUMENT_CHARS_MAX}"
         raise TablesRefused([TableMistake(None, "", problem)])

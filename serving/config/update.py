@@ -6,14 +6,14 @@ be taken refuses the whole request, where Java answers success and changes nothi
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Generic
+from typing import Final, Generic
 
 import msgspec
 
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import RequestRefused
 from remoting.protocol.properties import PropertiesError, Property, parse
-from serving.config.checks import BadOption, bad_option, conflicts, listed_keys
+from serving.config.checks import BadOption, bad_option, conflicts, listed_keys, read_values
 from serving.config.options import TEXT_CHARS_MAX, Closed, Fixed, Kind, Within, is_one_line, text_of
 from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, shown_unknown
@@ -99,7 +99,11 @@ def updated(kind: ServerKind[Config], config: Config, changes: Iterable[Property
     wanted = {each.key: each.value for each in changes}
     if protected := tuple(_protected(kind, config, wanted)):
         raise ProtectedOptions(protected)
-    candidate = dataclasses.replace(config, **_values(kind, wanted), unknown=_unknown_updated(config, wanted))
+    fields = kind.field_of_key
+    values, bad = read_values(kind, [(fields[key], text, _SOURCE) for key, text in wanted.items() if key in fields])
+    if bad:
+        raise BadUpdate(tuple(bad))
+    candidate = dataclasses.replace(config, **values, unknown=_unknown_updated(config, wanted))
     candidate = dataclasses.replace(candidate, stored=_stored_updated(kind, config, candidate))
     if wrong := [
         bad_option(kind.options[name], getattr(candidate, name), _SOURCE, allowed)
@@ -151,24 +155,6 @@ def _why_not(kind: ServerKind[Config], name: str, text: str, *, is_closed: bool,
 
 def _takes(kind: Kind, text: str) -> bool:
     return kind.value_of(text) is not None
-
-
-def _values(kind: ServerKind[Config], wanted: dict[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    bad: list[BadOption] = []
-    for key, text in wanted.items():
-        if key not in kind.field_of_key:
-            continue
-        name = kind.field_of_key[key]
-        option = kind.options[name]
-        value = option.kind.value_of(text)
-        if value is None:
-            bad.append(bad_option(option, text.strip(), _SOURCE))
-        else:
-            values[name] = value
-    if bad:
-        raise BadUpdate(tuple(bad))
-    return values
 
 
 def _unknown_updated(config: ServerConfig, wanted: dict[str, str]) -> tuple[Property, ...]:

@@ -90,7 +90,6 @@ class AdminToken:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a token."""
         return self._digest is not None
 
     def replace(self, token: str) -> None:
@@ -144,7 +143,8 @@ class AccessHeaders:
 
     def check_origin(self, *, are_pages_refused: bool) -> None:
         """Raise AdminDenied for a page of another site, or for any page: no token would keep DNS rebinding out."""
-        if any(are_pages_refused or _authority(origin) != self.host.lower() for origin in self.origins):
+        # `null` has no host and port, so no Host equals it.
+        if any(are_pages_refused or origin.partition("://")[2].lower() != self.host.lower() for origin in self.origins):
             raise AdminDenied(
                 "other_origin", "A page of another site may not change anything here: Origin is not Host."
             )
@@ -171,11 +171,6 @@ class AccessHeaders:
             raise AdminDenied("no_token", f"Send the token of {PROPERTY} as Authorization: Bearer TOKEN.")
         if not self.shows(token):
             raise AdminDenied("wrong_token", f"Authorization is not Bearer with the token of {PROPERTY}.")
-
-
-def _authority(origin: str) -> str:
-    """Return host and port of an origin; blank for `null`, which no Host equals."""
-    return origin.partition("://")[2].lower()
 
 
 def _bearer(authorization: str) -> str | None:

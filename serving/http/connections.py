@@ -10,7 +10,7 @@ Answers that clients do not read have a limit in time and, all together, in byte
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import count
 from operator import attrgetter
 from typing import Any, Final, cast
@@ -41,80 +41,57 @@ class HttpConnections:
     def __init__(
         self,
         make: Callable[[], Handler],
+        of_app: dict[Handler, "HttpConnection"],
         connections_max: int = 0,
         rejected: Callable[[str, str], None] = lambda _peer, _problem: None,
     ) -> None:
-        """Take what makes the handler of a connection, the limit, 0 for the usual one, and what logs a slow reader.
+        """Take what makes the handler of a connection, and the connections of all ports of the application.
 
-        That gets the address of the client and a sentence.
+        `connections_max` is 0 for the usual limit; `rejected` gets the address of a slow reader and a sentence.
         """
         self._make = make
+        self._of_app = of_app
         self._connections_max = connections_max or CONNECTIONS_MAX
         self._rejected = rejected
         #: Downwards: of those that did something in the same moment the oldest is to go.
         self._numbers = count(0, -1)
-        self._open: dict[Handler, _HttpConnection] = {}
+        self._open: dict[Handler, HttpConnection] = {}
         #: Those to close for a new one, the next one last, each with its last activity as it was chosen.
-        self._chosen: list[tuple[_HttpConnection, int]] = []
+        self._chosen: list[tuple[HttpConnection, int]] = []
         #: Those with answers that wait to be read, with the timers that end them.
-        self._unread: dict[_HttpConnection, asyncio.TimerHandle] = {}
+        self._unread: dict[HttpConnection, asyncio.TimerHandle] = {}
 
     def __call__(self) -> asyncio.Protocol:
-        """Return the protocol of a connection that is being accepted."""
-        return _HttpConnection(self._make(), self, next(self._numbers))
+        return HttpConnection(self._make(), self, next(self._numbers))
 
-    def opened(self, connection: "_HttpConnection") -> None:
+    def opened(self, connection: "HttpConnection") -> None:
         """Give a new connection a place, and a moment for its first request."""
         if len(self._open) >= self._connections_max:
             self._next_to_close().abort()
-        self._open[connection.handler] = connection
+        self._open[connection.handler] = self._of_app[connection.handler] = connection
         asyncio.get_running_loop().call_later(FIRST_REQUEST_S, connection.close_unused)
 
-    def begins(self, handler: Handler) -> None:
-        """Mark a connection as working on a request."""
-        if (connection := self._open.get(handler)) is not None:
-            connection.is_used = connection.is_working = True
-            connection.touch()
-
-    def ends(self, handler: Handler) -> None:
-        """Mark it as idle."""
-        if (connection := self._open.get(handler)) is not None:
-            connection.is_working = False
-            connection.touch()
-
-    @contextmanager
-    def waiting(self, handler: Handler, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Cancel the task that answers a request if its connection closes meanwhile: nobody would read the answer."""
-        connection = self._open.get(handler)
-        if connection is None:
-            yield
-            return
-        connection.task = task
-        try:
-            yield
-        finally:
-            connection.task = None
-
-    def closed(self, connection: "_HttpConnection") -> None:
+    def closed(self, connection: "HttpConnection") -> None:
         self._open.pop(connection.handler, None)
+        self._of_app.pop(connection.handler, None)
         self.is_read(connection)
         if connection.task is not None:
             connection.task.cancel()
             connection.task = None
 
-    def is_unread(self, connection: "_HttpConnection") -> None:
+    def is_unread(self, connection: "HttpConnection") -> None:
         """Note that the client leaves much unread; it has STALL_S to read some of it."""
         loop = asyncio.get_running_loop()
         self._unread[connection] = loop.call_later(STALL_S, self._check_stall, connection, connection.unread_bytes)
         # The transport is in the middle of a write.
         loop.call_soon(self._check_unread)
 
-    def is_read(self, connection: "_HttpConnection") -> None:
+    def is_read(self, connection: "HttpConnection") -> None:
         """Note that the client has read enough, or is gone."""
         if (timer := self._unread.pop(connection, None)) is not None:
             timer.cancel()
 
-    def _next_to_close(self) -> "_HttpConnection":
+    def _next_to_close(self) -> "HttpConnection":
         while True:
             while self._chosen:
                 connection, last_activity_ms = self._chosen.pop()
@@ -124,7 +101,7 @@ class HttpConnections:
             losers = from_largest_hosts(self._open.values(), number, (attrgetter("network"), attrgetter("is_working")))
             self._chosen = [(each, each.last_activity_ms) for each in reversed(losers)]
 
-    def _check_stall(self, connection: "_HttpConnection", bytes_before: int) -> None:
+    def _check_stall(self, connection: "HttpConnection", bytes_before: int) -> None:
         del self._unread[connection]
         if connection.unread_bytes < bytes_before:
             self.is_unread(connection)
@@ -152,7 +129,7 @@ class HttpConnections:
             largest.abort()
 
 
-class _HttpConnection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Hands all that happens on one connection to its handler."""
 
     def __init__(self, handler: Handler, connections: HttpConnections, number: int) -> None:
@@ -174,8 +151,17 @@ class _HttpConnection(asyncio.Protocol):
         transport = self.handler.transport
         return 0 if transport is None else transport.get_write_buffer_size()
 
+    def begin(self) -> None:
+        """Work on a request."""
+        self.is_used = self.is_working = True
+        self.touch()
+
+    def end(self) -> None:
+        """Be idle."""
+        self.is_working = False
+        self.touch()
+
     def touch(self) -> None:
-        """Note that something happens."""
         self.last_activity_ms = int(asyncio.get_running_loop().time() * 1000)
 
     def abort(self) -> None:
@@ -185,7 +171,6 @@ class _HttpConnection(asyncio.Protocol):
             self.handler.transport.abort()
 
     def close_unused(self) -> None:
-        """Close it if it has sent no request yet."""
         if not self.is_used:
             self.abort()
 
@@ -228,16 +213,19 @@ class _HttpConnection(asyncio.Protocol):
         self._connections.is_read(self)
 
 
-#: The connections of each port at which the application is served.
-CONNECTIONS: Final = web.AppKey("connections", list[HttpConnections])
+#: The open connections of all ports at which the application is served.
+CONNECTIONS: Final = web.AppKey("connections", dict[Handler, HttpConnection])
 
 
 @contextmanager
 def cancelled_with_client(request: web.Request) -> Iterator[None]:
-    """Cancel the present task, which answers a request, once the client is gone."""
-    task = asyncio.current_task()
-    assert task is not None, "a request is answered in the task of its connection"
-    with ExitStack() as stack:
-        for connections in request.app[CONNECTIONS]:
-            stack.enter_context(connections.waiting(request.protocol, task))
+    """Cancel the present task, which answers a request, if its connection closes: nobody would read the answer."""
+    connection = request.app[CONNECTIONS].get(request.protocol)
+    if connection is None:
         yield
+        return
+    connection.task = asyncio.current_task()
+    try:
+        yield
+    finally:
+        connection.task = None

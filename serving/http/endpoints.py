@@ -35,10 +35,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One method of one path.
-
-    Raises ValueError for a body that a GET has, or that is not decoded strictly, and for a wait of another method.
-    """
+    """One method of one path; a body is decoded strictly, so all shapes in it forbid unknown fields."""
 
     path: str
     #: Turns a request into the value that is answered.
@@ -64,7 +61,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     is_for_clients: bool = False
     #: So many are worked on at a time, their bodies in memory; those beyond it are answered 429. 0: no limit.
     concurrent_max: int = 0
-    #: It may wait for something to happen; the view is cancelled once its client is gone.
+    #: A GET that may wait for something to happen; the view is cancelled once its client is gone.
     waits: bool = False
     #: The view returns an `EventStream`.
     streams: bool = False
@@ -73,27 +70,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     #: Clients look it up: the port for look-ups answers it, and nothing else.
     is_lookup: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse a declaration that a server could not keep."""
-        if self.waits and self.changes:
-            raise ValueError(f"{self.method} {self.path} waits: a change must not be cancelled half-way")
-        if self.streams and self.changes:
-            raise ValueError(f"{self.method} {self.path} streams: it would have to be a GET")
-        if self.body is None:
-            return
-        if not self.changes:
-            raise ValueError(f"GET {self.path} has a body, which GET requests do not have")
-        if lenient := lenient_shapes(self.body):
-            raise ValueError(f"{', '.join(lenient)} must be declared with forbid_unknown_fields=True")
-
     @property
     def changes(self) -> bool:
-        """Whether it changes something, and so needs a token."""
         return self.method != "GET"
 
     @property
     def repeated(self) -> tuple[Parameter, ...]:
-        """The parameters that may be given more than once."""
         return tuple(each for each in self.parameters or () if each.is_repeated)
 
     @property
@@ -102,16 +84,6 @@ class Endpoint(msgspec.Struct, frozen=True):
         body = (408, 413, 415, 422) if self.body else ()
         busy = (429,) if self.concurrent_max else ()
         return tuple(sorted({*self.refusals, *admin, *body, *busy, 500}))
-
-
-def lenient_shapes(shape: type[msgspec.Struct]) -> list[str]:
-    """Return the names of those shapes of a body, itself and all within it, that take fields they do not have."""
-    components = msgspec.json.schema_components([shape])[1]
-    return [
-        name
-        for name, schema in components.items()
-        if "properties" in schema and schema.get("additionalProperties") is not False
-    ]
 
 
 LIMIT: Final = Parameter(

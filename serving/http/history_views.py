@@ -13,7 +13,7 @@ from remoting.protocol.shapes.history import PastLife, PastQuery, PastRouteChang
 from serving.config.server_config import ServerConfig
 from serving.http.endpoints import Parameter
 from serving.http.paths import get
-from serving.http.views import HttpRefused, TooManyRequests, Unavailable, ViewRequest, requested_number
+from serving.http.views import HttpRefused, Places, Unavailable, ViewRequest, requested_number
 
 #: Queries that are worked on at a time, and those that wait; others are answered 429.
 RUNNING_MAX: Final = 2
@@ -33,23 +33,27 @@ class HistoryReader:
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(RUNNING_MAX)
-        self._waiting = 0
+        self._waiting = Places(WAITING_MAX, f"{WAITING_MAX} requests about the history wait, as many as allowed.")
 
     async def answer(self, query: PastQuery) -> bytes:
         """Return the answer as JSON; raises HttpRefused. The process is killed if this is cancelled."""
         if not query.folder:
             return msgspec.json.encode(nothing_known(query, "This server records no history: historyDir is blank."))
-        if self._waiting >= WAITING_MAX:
-            raise TooManyRequests(f"{WAITING_MAX} requests about the history wait, as many as allowed.")
-        self._waiting += 1
-        try:
+        with self._waiting.one():
             await self._turns.acquire()
-        finally:
-            self._waiting -= 1
+        reading = _HistoryProcess()
         try:
-            return await _answer(query)
+            output, code = await asyncio.to_thread(reading.run, msgspec.json.encode(query))
+        except OSError as error:
+            raise Unavailable(f"The history cannot be read: {error.strerror}.") from None
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"The history was not read within {ANSWER_S} s: request a shorter time.") from None
         finally:
+            reading.give_up()
             self._turns.release()
+        if code != 0:
+            raise Unavailable("The history cannot be read; the standard error of this server has more.")
+        return output
 
 
 class _HistoryProcess:
@@ -76,21 +80,6 @@ class _HistoryProcess:
         self._is_given_up = True
         if self._program is not None:
             self._program.kill()
-
-
-async def _answer(query: PastQuery) -> bytes:
-    reading = _HistoryProcess()
-    try:
-        output, code = await asyncio.to_thread(reading.run, msgspec.json.encode(query))
-    except OSError as error:
-        raise Unavailable(f"The history cannot be read: {error.strerror}.") from None
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"The history was not read within {ANSWER_S} s: request a shorter time.") from None
-    finally:
-        reading.give_up()
-    if code != 0:
-        raise Unavailable("The history cannot be read; the standard error of this server has more.")
-    return output
 
 
 _HOUR_MS: Final = 3_600_000

@@ -51,7 +51,6 @@ _CLIENT_SECURITY: Final = {
 
 
 def document(kind: ServerKind[Config], endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the description of all paths of a server as plain values."""
     used = (shape for each in endpoints for shape in (each.shape, each.body) if shape is not None)
     shapes: list[type] = list(dict.fromkeys(used))
     schemas, components = msgspec.json.schema_components(

@@ -23,8 +23,8 @@ at run time.
 """
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, get_type_hints
 
 import msgspec
@@ -34,11 +34,8 @@ from serving.http.views import ViewRequest
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: What a method may take.
-_TAKES: Final = ("request", "body")
 #: The attribute of a function that holds its declaration.
 _DECLARED: Final = "declared_path"
-_PART: Final = re.compile(r"{(\w+)}")
 
 
 class PathOptions(TypedDict, total=False):
@@ -68,27 +65,9 @@ class _Declared(NamedTuple):
     options: PathOptions
 
 
-def get(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
-    """Answer GET (and HEAD) of a path with the decorated method."""
-    return _declare("GET", path, options)
+def _declare(method: Method, path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
+    """Answer a method of a path with the decorated function; what is no GET, only to whoever shows the token."""
 
-
-def post(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
-    """Answer POST of a path with the decorated method, to whoever shows the token."""
-    return _declare("POST", path, options)
-
-
-def put(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
-    """Answer PUT of a path with the decorated method, to whoever shows the token."""
-    return _declare("PUT", path, options)
-
-
-def delete(path: str, **options: Unpack[PathOptions]) -> Callable[[_Function], _Function]:
-    """Answer DELETE of a path with the decorated method, to whoever shows the token."""
-    return _declare("DELETE", path, options)
-
-
-def _declare(method: Method, path: str, options: PathOptions) -> Callable[[_Function], _Function]:
     def declare(function: _Function) -> _Function:
         function.__dict__[_DECLARED] = _Declared(method, path, options)
         return function
@@ -96,11 +75,15 @@ def _declare(method: Method, path: str, options: PathOptions) -> Callable[[_Func
     return declare
 
 
-def endpoints_of(*views: object) -> tuple[Endpoint, ...]:
-    """Return all paths that some objects declare, in the order of the objects and of their methods.
+#: Answers HEAD too.
+get: Final = partial(_declare, "GET")
+post: Final = partial(_declare, "POST")
+put: Final = partial(_declare, "PUT")
+delete: Final = partial(_declare, "DELETE")
 
-    Raises ValueError for a declaration that does not hold, TypeError for a parameter that no request has.
-    """
+
+def endpoints_of(*views: object) -> tuple[Endpoint, ...]:
+    """Return all paths that some objects declare, in the order of the objects and of their methods."""
     return tuple(endpoint for owner in views for endpoint in _endpoints(owner))
 
 
@@ -115,8 +98,6 @@ def _endpoints(owner: object) -> Iterator[Endpoint]:
 def _endpoint(method: Callable[..., Any], declared: _Declared) -> Endpoint:
     hints = get_type_hints(method)
     takes = tuple(inspect.signature(method).parameters)
-    if other := [name for name in takes if name not in _TAKES]:
-        raise TypeError(f"{method.__qualname__} takes {', '.join(other)}: a view takes `request` and `body` alone")
     options: dict[str, Any] = {**declared.options}
     returned = hints["return"]
     shape = options.pop("answer", None if returned in (bytes, str) else returned)
@@ -124,7 +105,7 @@ def _endpoint(method: Callable[..., Any], declared: _Declared) -> Endpoint:
         shape = None
     if options.pop("paged", False):
         options["parameters"] = (*options.get("parameters", ()), *PAGED)
-    endpoint = Endpoint(
+    return Endpoint(
         path=declared.path,
         view=_view(method, takes, shape),
         summary=(inspect.getdoc(method) or "").partition("\n")[0],
@@ -133,9 +114,6 @@ def _endpoint(method: Callable[..., Any], declared: _Declared) -> Endpoint:
         body=hints.get("body"),
         **options,
     )
-    if sorted(_PART.findall(endpoint.path)) != sorted(part.name for part in endpoint.parts):
-        raise ValueError(f"{endpoint.path} has other parts than are explained")
-    return endpoint
 
 
 def _view(method: Callable[..., Any], takes: Sequence[str], shape: type | None) -> View:

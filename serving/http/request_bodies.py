@@ -56,7 +56,6 @@ def _check_type(request: web.Request) -> None:
 
 
 async def _limited(request: web.Request, bytes_max: int) -> bytes:
-    """Return the body, of which no more than the limit is kept; raises BodyTooLarge."""
     body = bytearray()
     if (request.content_length or 0) <= bytes_max:
         async for part in request.content.iter_any():

@@ -12,7 +12,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
 from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
 from serving.http.same_site import check_on_loopback
-from serving.http.views import ErrorAnswer, Fault, HttpRefused, TooManyRequests, ViewRequest
+from serving.http.views import ErrorAnswer, Fault, HttpRefused, Places, TooManyRequests, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
     HTTP_ADMIN_REQUEST_ACCEPTED,
@@ -98,15 +98,17 @@ def make_app(
     headers = {"Server": kind.program, **ANSWER_HEADERS}
     app = web.Application(middlewares=[_observing(headers, counters, logs, tokens)])
     app[_LOGS] = logs
-    app[CONNECTIONS] = []
+    app[CONNECTIONS] = {}
     # One for all methods of a path: aiohttp looks through those of another path in between.
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
-        answer = _streaming(endpoint, headers) if endpoint.streams else _answering(endpoint, tokens, logs)
+        checked = partial(_view_request, endpoint)
+        streams = endpoint.streams
+        answer = streaming(endpoint.view, checked, headers) if streams else _answering(endpoint, tokens, logs)
         if endpoint.concurrent_max:
             answer = _limited(answer, endpoint.concurrent_max)
         if endpoint.is_for_clients:
-            answer = _for_clients(answer, tokens, counters, logs)
+            answer = _checked(answer, tokens, tokens.check_client, counters, logs)
         elif endpoint.changes:
             answer = _for_admins(answer, tokens, counters, logs)
         else:
@@ -114,7 +116,12 @@ def make_app(
         resources[endpoint.path].add_route(endpoint.method, answer)
         # A rate misses a counter that is born at 1.
         counters.http_requests.add((endpoint.method, endpoint.path, "2xx"), 0)
-    app.router.add_get(openapi.PATH, _describing(lambda: openapi.document(kind, endpoints)))
+    described = cache(lambda: _encode(openapi.document(kind, endpoints)))
+
+    async def describe(_: web.Request) -> web.Response:
+        return web.Response(body=described(), headers={hdrs.CONTENT_TYPE: JSON_TYPE})
+
+    app.router.add_get(openapi.PATH, describe)
     return app
 
 
@@ -141,8 +148,7 @@ async def start_http(app: web.Application, port: socket.socket, connections_max:
     def rejected(peer: str, problem: str) -> None:
         app[_LOGS].write(HTTP_REQUEST_REJECTED, peer=peer, error=problem)
 
-    connections = HttpConnections(server, connections_max, rejected)
-    app[CONNECTIONS].append(connections)
+    connections = HttpConnections(server, app[CONNECTIONS], connections_max, rejected)
     listener = await asyncio.get_running_loop().create_server(connections, sock=port, backlog=ServerLimits().backlog)
     return HttpServer(runner, listener)
 
@@ -187,23 +193,13 @@ def _answering(endpoint: Endpoint, tokens: HttpTokens, logs: Logs) -> _Handler:
     return answer
 
 
-def _streaming(endpoint: Endpoint, headers: Mapping[str, str]) -> _Handler:
-    return streaming(endpoint.view, partial(_view_request, endpoint), headers)
-
-
 def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
     """Return a handler that works on so many requests at a time, and refuses the others before it reads their body."""
-    working = 0
+    places = Places(concurrent_max, f"{concurrent_max} requests of this kind are worked on, as many as allowed.")
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        nonlocal working
-        if working >= concurrent_max:
-            raise TooManyRequests(f"{concurrent_max} requests of this kind are worked on, as many as allowed.")
-        working += 1
-        try:
+        with places.one():
             return await handler(request)
-        finally:
-            working -= 1
 
     return answer
 
@@ -221,11 +217,6 @@ def _for_admins(handler: _Handler, tokens: HttpTokens, counters: ServerCounters,
     return answer
 
 
-def _for_clients(handler: _Handler, tokens: HttpTokens, counters: ServerCounters, logs: Logs) -> _Handler:
-    """Return a handler that serves clients and operators; it counts and logs others."""
-    return _checked(handler, tokens, tokens.check_client, counters, logs)
-
-
 def _checked(
     handler: _Handler,
     tokens: HttpTokens,
@@ -233,6 +224,8 @@ def _checked(
     counters: ServerCounters,
     logs: Logs,
 ) -> _Handler:
+    """Return a handler that serves who passes the check; it counts and logs others."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         headers = request.headers
         origins, authorizations = headers.getall(hdrs.ORIGIN, []), headers.getall(hdrs.AUTHORIZATION, [])
@@ -272,17 +265,6 @@ def _sees_details(request: web.Request, tokens: HttpTokens, logs: Logs) -> bool:
     return is_admin
 
 
-def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
-    described: list[bytes] = []
-
-    async def answer(_: web.Request) -> web.Response:
-        if not described:
-            described.append(_encode(document()))
-        return web.Response(body=described[0], headers={hdrs.CONTENT_TYPE: JSON_TYPE})
-
-    return answer
-
-
 def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs, tokens: HttpTokens) -> Any:
     """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
 
@@ -291,19 +273,22 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs,
 
     @web.middleware
     async def observe(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        for connections in request.app[CONNECTIONS]:
-            connections.begins(request.protocol)
+        connection = request.app[CONNECTIONS].get(request.protocol)
+        if connection is None:
+            return await answered(request, handler)
+        connection.begin()
         try:
             return await answered(request, handler)
         finally:
-            for connections in request.app[CONNECTIONS]:
-                connections.ends(request.protocol)
+            connection.end()
 
     async def answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            _check_site(request, tokens)
+            if tokens.loopback_hosts is not None:
+                hosts = requested_hosts(request)
+                check_on_loopback(hosts, own_host(request), tokens.loopback_hosts, request.headers)
             response = await handler(request)
         except HttpRefused as refusal:
             response = _refusal(refusal)
@@ -312,17 +297,12 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs,
         except Exception as error:  # noqa: BLE001  # a fault of the server: logged once, the peer gets no details
             about = {"peer": peer_address(request), "method": request.method, "path": request.path}
             logs.write(HTTP_REQUEST_FAILED, **about, exc_info=error)
-            response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
+            response = _faulty(500, Fault("internal", "The server failed to answer this request; its log has more."))
         response.headers.extend({name: value for name, value in headers.items() if name not in response.headers})
         _count(counters, request, response, loop.time() - began)
         return response
 
     return observe
-
-
-def _check_site(request: web.Request, tokens: HttpTokens) -> None:
-    if tokens.loopback_hosts is not None:
-        check_on_loopback(requested_hosts(request), own_host(request), tokens.loopback_hosts, request.headers)
 
 
 def _count(counters: ServerCounters, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
@@ -351,14 +331,11 @@ def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
         methods = sorted(error.allowed_methods)
         listed = " and ".join(filter(None, (", ".join(methods[:-1]), methods[-1])))
         sentence = f"{shortened(request.path)} takes {listed} only."
-        return _fault(error.status, "method_not_allowed", sentence, {hdrs.ALLOW: ", ".join(methods)})
+        return _faulty(error.status, Fault("method_not_allowed", sentence), {hdrs.ALLOW: ", ".join(methods)})
     if isinstance(error, web.HTTPNotFound):
-        return _fault(error.status, "not_found", f"There is nothing at {shortened(request.path)}; see {openapi.PATH}.")
-    return _fault(error.status, "bad_request", f"{error.reason}.")
-
-
-def _fault(status: int, code: str, sentence: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return _faulty(status, Fault(code, sentence), headers)
+        sentence = f"There is nothing at {shortened(request.path)}; see {openapi.PATH}."
+        return _faulty(error.status, Fault("not_found", sentence))
+    return _faulty(error.status, Fault("bad_request", f"{error.reason}."))
 
 
 def _faulty(status: int, fault: Fault, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -373,7 +350,6 @@ def _body(value: Any) -> bytes:
 
 
 def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
-    """Return the checked request; refuses a query that the path does not take."""
     query = {} if endpoint.parameters is None else _query(endpoint, request)
     return ViewRequest(
         path=request.match_info,

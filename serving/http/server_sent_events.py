@@ -63,7 +63,6 @@ class StreamPlaces:
         return True
 
     def leave(self, stream: EndedStream) -> None:
-        """Give the place back, if the stream still has it."""
         self._open.pop(stream, None)
 
 

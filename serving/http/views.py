@@ -1,6 +1,7 @@
 """Requests over HTTP, their refusals, and the bodies that every server has, as values; imports no web server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -109,6 +110,25 @@ class TooManyRequests(HttpRefused):
     def __init__(self, sentence: str, retry_after_s: int = 1) -> None:
         super().__init__(sentence)
         self.retry_after_s = retry_after_s
+
+
+class Places:
+    """How many requests of one kind are worked on at a time."""
+
+    def __init__(self, places_max: int, refusal: str) -> None:
+        self._free = places_max
+        self._refusal = refusal
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Take a place for as long as this lasts; raises TooManyRequests if none is free."""
+        if not self._free:
+            raise TooManyRequests(self._refusal)
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
 
 
 class Unavailable(HttpRefused):

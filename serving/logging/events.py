@@ -24,7 +24,6 @@ class Level(IntEnum):
 
     @property
     def word(self) -> str:
-        """Return the level as log lines and options spell it."""
         return self.name.lower()
 
 
@@ -57,7 +56,6 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def common_keys(kind: ServerKind[Config]) -> tuple[Key, ...]:
-    """Return the keys of every line, in their order."""
     return (
         Key("timestamp", "UTC, ISO 8601 with milliseconds."),
         Key("level", "debug, info, warning or error."),

@@ -93,7 +93,6 @@ class LogLimits(msgspec.Struct):
         return [self._released(self._held.pop(subject)) for subject in due]
 
     def all_held(self) -> list[Line]:
-        """Return all held errors, and remove them."""
         held = [self._released(each) for each in self._held.values()]
         self._held.clear()
         return held
@@ -105,7 +104,6 @@ class LogLimits(msgspec.Struct):
         return held.line
 
     def _take(self, subject: Subject, now_ms: int) -> bool:
-        """Take a token from the bucket of a subject, if there is one."""
         full_ms = max(self._full_ms.pop(subject, now_ms), now_ms)
         has_one = full_ms - now_ms <= (BURST - 1) * REFILL_MS
         self._full_ms[subject] = full_ms + REFILL_MS if has_one else full_ms

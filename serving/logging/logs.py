@@ -1,7 +1,7 @@
 """Log lines: one JSON object or one console line per event of the catalogue, on standard output.
 
-A line goes through structlog's processors here and then to `writer.py`, so that no caller waits for a reader. Nothing
-of structlog's process-wide configuration is used. What other libraries write with `logging` becomes `library_logged`.
+A line goes to `writer.py`, so that no caller waits for a reader. structlog only renders exceptions and console lines.
+What other libraries write with `logging` becomes `library_logged`.
 """
 
 import logging
@@ -15,7 +15,6 @@ import msgspec
 import structlog
 from structlog.processors import ExceptionRenderer
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import EventDict, Processor
 
 from remoting.clock import Clock
 from remoting.protocol.plain_text import escaped, escaped_json
@@ -30,6 +29,9 @@ TEXT_CHARS_MAX: Final = 1000
 
 #: The descriptor that takes the lines.
 STDOUT: Final = 1
+
+#: Makes the bytes of a line.
+Render = Callable[[Line], bytes]
 
 _FRAMES_MAX: Final = 20
 _LEVELS: Final = {level.word: level for level in Level}
@@ -50,40 +52,30 @@ class LineSink(Protocol):
 class Logs:
     """Writes events of the catalogue; from any thread."""
 
-    def __init__(self, sink: LineSink, render: Processor, clock: Clock, bound: dict[str, str]) -> None:
+    def __init__(self, sink: LineSink, render: Render, clock: Clock, bound: dict[str, str]) -> None:
         """Write lines with the `bound` keys, as `render` makes them, to `sink`."""
         self._sink = sink
+        self._render = render
         self._clock = clock
+        self._bound = bound
         self._least = Level.INFO
         self._limits = LogLimits()
         self._lock = threading.Lock()
         self._lines_dropped_logged = 0
         #: Lines written, by the word of their level.
         self.written = dict.fromkeys(_LEVELS, 0)
-        self._finishing: tuple[Processor, ...] = (self._count, self._in_order, render)
-        self._logger = structlog.wrap_logger(
-            _Output(sink.put),
-            processors=[structlog.processors.add_log_level, self._stamp, self._limit, *self._finishing],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-            context_class=dict,
-            cache_logger_on_first_use=True,
-            **bound,
-        )
         self._library_handler = _LibraryHandler(self, sink)
         logging.getLogger().addHandler(self._library_handler)
 
     @property
     def suppressed(self) -> dict[str, int]:
-        """Return how many lines the limits kept back, by event."""
         return dict(self._limits.suppressed)
 
     @property
     def lines_dropped(self) -> int:
-        """Return how many lines were lost because the output did not take them."""
         return self._sink.dropped
 
     def set_level(self, word: str) -> None:
-        """Write lines of this level and above from now on."""
         self._least = _LEVELS[word]
 
     def write(self, event: LogEvent, **keys: object) -> None:
@@ -91,13 +83,18 @@ class Logs:
         self.write_at(event.level, event, **keys)
 
     def write_at(self, level: Level, event: LogEvent, **keys: object) -> None:
-        """Write an event at the level of the caller."""
         # Who changed what must be known whatever the level is, the change of the level itself above all.
         if level < self._least and not event.audit:
             return
+        line: Line = {"timestamp": self._now(), "level": level.word, "event": event.name, **self._bound, **keys}
         if event.audit:
-            keys["audit"] = True
-        self._logger.log(level, event.name, **keys)
+            line["audit"] = True
+        # Who turns debug lines on wants to see every one.
+        if level > Level.DEBUG:
+            with self._lock:
+                if not self._passes(level, line):
+                    return
+        self._finish([line])
 
     def announce(self, text: str) -> None:
         """Put a line that is no event among the others; scripts wait for some."""
@@ -109,65 +106,42 @@ class Logs:
             due = self._limits.due(self._clock.now_ms())
         self._finish(due)
 
-    def close(self, timeout_s: float) -> None:
-        """Write all that is left, for at most `timeout_s` seconds."""
+    def finish(self) -> None:
+        """Hand over the errors that were held back, and take no more lines of libraries; others may use the sink."""
         logging.getLogger().removeHandler(self._library_handler)
         with self._lock:
             due = self._limits.all_held()
         self._finish(due)
+
+    def close(self, timeout_s: float) -> None:
+        """Write all that is left, for at most `timeout_s` seconds."""
+        self.finish()
         self._sink.close(timeout_s)
 
-    # Processors
-
-    def _stamp(self, _: object, __: str, line: EventDict) -> EventDict:
+    def _now(self) -> str:
         at = datetime.fromtimestamp(self._clock.unix_ms() / 1000, UTC)
-        line["timestamp"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return line
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def _limit(self, _: object, level: str, line: EventDict) -> EventDict:
-        if level == "debug":
-            # Who turns these on wants to see every one.
-            return line
-        with self._lock:
-            if not self._passes(level, line):
-                raise structlog.DropEvent
-        return line
-
-    def _passes(self, level: str, line: EventDict) -> bool:
+    def _passes(self, level: Level, line: Line) -> bool:
         now_ms = self._clock.now_ms()
         if line.get("audit"):
             return self._limits.passes_total(line["event"], now_ms)
-        if level == "error":
+        if level is Level.ERROR:
             subject = (line["event"], (_subject(line)[1], type(line.get("exc_info"))))
-            return self._limits.error_passes(subject, dict(line), now_ms)
+            return self._limits.error_passes(subject, line, now_ms)
         return self._limits.passes(_subject(line), line, now_ms)
-
-    def _count(self, _: object, __: str, line: EventDict) -> EventDict:
-        self.written[line["level"]] += 1
-        if lost := self._sink.dropped - self._lines_dropped_logged:
-            self._lines_dropped_logged += lost
-            line["lines_dropped"] = lost
-        return line
-
-    @staticmethod
-    def _in_order(_: object, __: str, line: EventDict) -> EventDict:
-        # What a reader looks for first comes first; the rest follows as it was given.
-        first = {key: line.pop(key) for key in ("timestamp", "level", "event")}
-        return {**first, **{key: _shortened(value) for key, value in line.items()}}
 
     def _finish(self, lines: list[Line]) -> None:
         for line in lines:
-            finished: Any = line
-            for processor in self._finishing:
-                finished = processor(self._logger, "error", finished)
-            self._sink.put(finished)
+            self.written[line["level"]] += 1
+            if lost := self._sink.dropped - self._lines_dropped_logged:
+                self._lines_dropped_logged += lost
+                line["lines_dropped"] = lost
+            self._sink.put(self._render({key: _shortened(value) for key, value in line.items()}))
 
 
 def open_logs(stdout: LineSink, log_format: Format, level: str, clock: Clock, bound: dict[str, str]) -> Logs:
-    """Start to log on standard output, each line with the `bound` keys.
-
-    `auto` is console lines on a terminal and JSON elsewhere.
-    """
+    """Log on standard output, with the `bound` keys; `auto` is console lines on a terminal and JSON elsewhere."""
     is_console = log_format == "console" or (log_format == "auto" and os.isatty(STDOUT))
     render = console_line() if is_console else json_line()
     logs = Logs(stdout, render, clock, bound)
@@ -175,12 +149,12 @@ def open_logs(stdout: LineSink, log_format: Format, level: str, clock: Clock, bo
     return logs
 
 
-def json_line() -> Processor:
+def json_line() -> Render:
     encode = msgspec.json.Encoder(enc_hook=str).encode
     render_exception = ExceptionRenderer(ExceptionDictTransformer(show_locals=False, max_frames=_FRAMES_MAX))
 
-    def render(logger: Any, method: str, line: EventDict) -> bytes:
-        line = dict(render_exception(logger, method, line))
+    def render(line: Line) -> bytes:
+        line = dict(render_exception(None, "", line))
         if "exception" in line:
             line["exception"] = _shortened(line["exception"])
         try:
@@ -193,22 +167,15 @@ def json_line() -> Processor:
     return render
 
 
-def console_line() -> Processor:
+def console_line() -> Render:
     console = structlog.dev.ConsoleRenderer(
         colors=False, repr_native_str=True, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
     )
 
-    def render(logger: Any, method: str, line: EventDict) -> bytes:
-        return escaped(str(console(logger, method, line)), kept="\t\n").encode()
+    def render(line: Line) -> bytes:
+        return escaped(str(console(None, "", line)), kept="\t\n").encode()
 
     return render
-
-
-class _Output:
-    """What structlog calls with a finished line: one method per level, all the same."""
-
-    def __init__(self, put: Callable[[bytes], None]) -> None:
-        self.debug = self.info = self.warning = self.error = put
 
 
 class _LibraryHandler(logging.Handler):
@@ -225,7 +192,6 @@ class _LibraryHandler(logging.Handler):
         return next((each for each in handlers if each.sink is self.sink), self) is self
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as `library_logged`."""
         level = Level.ERROR if record.levelno >= logging.ERROR else Level.WARNING
         error = record.exc_info[1] if record.exc_info else None
         keys: dict[str, object] = {} if error is None else {"exc_info": error}
@@ -237,7 +203,7 @@ class _LibraryHandler(logging.Handler):
         self._logs.write_at(level, LIBRARY_LOGGED, logger=record.name, message=message, **keys)
 
 
-def _subject(line: EventDict) -> Subject:
+def _subject(line: Line) -> Subject:
     """Return whom a line is about: a broker, a phase of a resize, an option, a host, a library, or nobody."""
     if (broker := line.get("broker")) is not None:
         return line["event"], (broker, line.get("broker_id"))

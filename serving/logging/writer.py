@@ -31,8 +31,6 @@ class LineWriter:
         self._lines: deque[bytes] = deque()
         self._queued_bytes = 0
         self._closing = False
-        #: Who still has to close it; whoever made it is the first.
-        self._users = 1
         self._changed = threading.Condition()
         #: What the next line follows on: a line that could not be written to its end must not swallow it.
         self._start = b""
@@ -54,18 +52,9 @@ class LineWriter:
             if len(self._lines) == 1:
                 self._changed.notify()
 
-    def shared(self) -> "LineWriter":
-        """Return this writer for one more user, who closes it too: a descriptor with two writers mixes their lines."""
-        with self._changed:
-            self._users += 1
-        return self
-
     def close(self, timeout_s: float) -> None:
-        """Need it no more; the last user writes what is queued, for at most `timeout_s` seconds; the rest is lost."""
+        """Write what is queued, for at most `timeout_s` seconds; the rest is lost."""
         with self._changed:
-            self._users -= 1
-            if self._users > 0:
-                return
             self._closing = True
             self._changed.notify()
         self._thread.join(timeout_s)
@@ -89,7 +78,6 @@ class LineWriter:
             self._start = b"" if content[written - 1 : written] == b"\n" else b"\n"
 
     def _take(self) -> list[bytes]:
-        """Wait for lines and return some of them; none when all is written and the end has come."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._closing)
             taken: list[bytes] = []

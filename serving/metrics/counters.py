@@ -4,9 +4,10 @@ prometheus-client's own counters would cost more at every touch, and their impor
 turns these into families at a scrape. Label values come from peers, so each table of counts has a limit.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping
 from typing import Any, Final
+
+from remoting.server.statistics import Histogram
 
 #: Stands for all label values beyond a limit.
 OTHER: Final = "__other__"
@@ -131,20 +132,6 @@ class CounterTable:
             self._counts.setdefault((*admitted[:-1], last), 0)
         self._counts.setdefault(admitted, 0)
         return admitted
-
-
-class Histogram:
-    __slots__ = ("bounds", "buckets", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        #: Ascending upper bounds; the last bucket has none.
-        self.bounds = bounds
-        self.buckets = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self.buckets[bisect_left(self.bounds, value)] += 1
-        self.sum += value
 
 
 class HistogramTable:

@@ -19,12 +19,12 @@ from prometheus_client.process_collector import ProcessCollector
 from history.recorder import Recorder, RecordingCounts
 from history.schemas import FAMILIES
 from remoting.protocol.codes import ResponseCode
-from remoting.server.statistics import ServerStatistics, timer_ns
+from remoting.server.statistics import Histogram, ServerStatistics, timer_ns
 from serving import __version__
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.logging.logs import Logs
-from serving.metrics.counters import Histogram, LabelGuard, Labels
+from serving.metrics.counters import LabelGuard, Labels
 from serving.metrics.families import HttpServerFamilies, MetricFamily, ServerFamilies
 from serving.metrics.health import Health, Serving
 from serving.metrics.label_values import UNKNOWN, request_name, response_name
@@ -234,7 +234,6 @@ async def _in_slices(pieces: Iterator[bytes]) -> bytes:
 
 
 def _written(metric: Metric) -> Iterator[bytes]:
-    """Yield the text of a family in pieces."""
     samples, metric.samples = metric.samples, []
     head = generate_latest(_Collected([metric]))
     yield head
@@ -257,12 +256,10 @@ class Admitted:
 
 
 def by_label(values: Iterable[tuple[str, float]]) -> Values:
-    """Return values by their only label."""
     return {(label,): value for label, value in values}
 
 
 def single(value: float) -> Values:
-    """Return the value of a metric without labels."""
     return {(): value}
 
 

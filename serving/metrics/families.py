@@ -28,7 +28,6 @@ class FamilyMaker:
         return MetricFamily(f"{self._prefix}{name}_total", "counter", meaning, labels)
 
     def gauge(self, name: str, meaning: str, *labels: str) -> MetricFamily:
-        """Return a number as it is now."""
         return MetricFamily(self._prefix + name, "gauge", meaning, labels)
 
     def histogram(self, name: str, meaning: str, *labels: str) -> MetricFamily:
@@ -190,10 +189,7 @@ class ServerFamilies:
 
 
 def metric_page(kind: ServerKind[Config], families: Iterable[MetricFamily], catalogue: str, labels: str) -> str:
-    """Return all metrics of a server as a page.
-
-    `catalogue` is the file that it is written from, `labels` some lines about what the labels hold.
-    """
+    """Return all metrics as a page; `catalogue` is the file it is written from, `labels` says what labels hold."""
     port = kind.defaults.http_port
     head = [
         f"# Metrics of the {kind.name}",

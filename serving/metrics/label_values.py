@@ -3,15 +3,13 @@
 from typing import Final
 
 from remoting.protocol.codes import ResponseCode
+from remoting.protocol.releases import release_name
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 
 #: Stands for every code that a server does not have, and every ordinal that no release from 4.0.0 to 5.9.9 has:
 #: peers can send any number.
 UNKNOWN: Final = "unknown"
-
-_FIRST_SNAPSHOT: Final = 212
-_LAST: Final = 611
 
 _RESPONSES: Final = {int(code): code.name.lower() for code in ResponseCode}
 
@@ -25,14 +23,6 @@ def response_name(code: int) -> str:
 
 
 def release_of(ordinal: int) -> str:
-    """Return the release of a peer, `5.3.1` or `5.4.0-SNAPSHOT`, by the ordinal that it sends as its version.
-
-    The ordinals are those of Java's `MQVersion.Version`.
-    From 4.0.0 on each minor release has ten patch releases, and each of those a snapshot before it.
-    """
-    if not _FIRST_SNAPSHOT <= ordinal <= _LAST:
-        return UNKNOWN
-    number, is_release = divmod(ordinal - _FIRST_SNAPSHOT, 2)
-    minor, patch = divmod(number, 10)
-    name = f"{4 + minor // 10}.{minor % 10}.{patch}"
-    return name if is_release else f"{name}-SNAPSHOT"
+    """Return the release of a peer, `5.3.1` or `5.4.0-SNAPSHOT`, by the ordinal that it sends as its version."""
+    name = release_name(ordinal)
+    return UNKNOWN if name is None else name.removeprefix("V").replace("_SNAPSHOT", "-SNAPSHOT").replace("_", ".")

@@ -5,7 +5,8 @@ Everything is touched by one thread, the loop's, and read by `exposition.py` at 
 
 from typing import Final
 
-from serving.metrics.counters import CounterTable, Histogram, HistogramTable
+from remoting.server.statistics import Histogram
+from serving.metrics.counters import CounterTable, HistogramTable
 
 #: Upper bounds in seconds, for what takes a moment.
 LATENCY_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
@@ -33,7 +34,6 @@ class ServerCounters:
         self.certificate_expiry: dict[str, float] = {}
 
     def observe_lag(self, seconds: float) -> None:
-        """Count by how much a timer of the loop came late."""
         self.event_loop_lag.observe(seconds)
         self._longest_lag_s = max(self._longest_lag_s, seconds)
 

@@ -25,24 +25,24 @@ class AdminTokenFile:
         """Take the path, blank for no token, and the option that names it."""
         self._key = key
         self.token = AdminToken()
-        self._path = path
+        self.path = path
         self._logs = logs
         #: What the file last held no token for.
         self._error = ""
 
     def load_first(self) -> None:
         """Read the token at the start; raises StartFailed if the file holds none."""
-        if self._path:
-            self._take(token_in(self._path, self._key))
-            if others_may(stat.S_IROTH, Path(self._path)):
-                self._logs.write(FILE_EXPOSED, path=self._path, error=f"any user may read {self._key}")
+        if self.path:
+            self._take(token_in(self.path, self._key))
+            if others_may(stat.S_IROTH, Path(self.path)):
+                self._logs.write(FILE_EXPOSED, path=self.path, error=f"any user may read {self._key}")
 
     async def watch(self) -> None:
         """Read it again twice a second; a file that is gone or holds no token is logged once, and changes nothing."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
-                token = await asyncio.to_thread(token_in, self._path, self._key)
+                token = await asyncio.to_thread(token_in, self.path, self._key)
             except StartFailed as error:
                 self._keep(str(error))
             else:
@@ -52,12 +52,12 @@ class AdminTokenFile:
     def _take(self, token: str) -> None:
         self._error = ""
         self.token.replace(token)
-        self._logs.write(HTTP_ADMIN_TOKEN_LOADED, path=self._path)
+        self._logs.write(HTTP_ADMIN_TOKEN_LOADED, path=self.path)
 
     def _keep(self, error: str) -> None:
         if error != self._error:
             self._error = error
-            self._logs.write(HTTP_ADMIN_TOKEN_LOAD_FAILED, path=self._path, error=error)
+            self._logs.write(HTTP_ADMIN_TOKEN_LOAD_FAILED, path=self.path, error=error)
 
 
 def token_in(path: str, key: str) -> str:

@@ -21,12 +21,10 @@ BackgroundTask = Callable[[], Awaitable[None]]
 
 
 def logged_tasks(logs: Logs) -> BackgroundTasks:
-    """Return what runs background tasks, each failure of which is a log line."""
     return BackgroundTasks(lambda name, error: logs.write(BACKGROUND_TASK_FAILED, task=name, exc_info=error))
 
 
 async def measure_lag(counters: ServerCounters) -> None:
-    """Count by how much a timer of the loop comes late."""
     loop = asyncio.get_running_loop()
     while True:
         due_s = loop.time() + _LAG_TIMER_MS / 1000
@@ -41,7 +39,6 @@ async def write_held_lines(logs: Logs) -> None:
 
 
 async def give_memory_back(give_back: Callable[[], bool]) -> None:
-    """Give free memory back to the system when it is very much."""
     while True:
         await asyncio.sleep(_FREE_MEMORY_LOOK_S)
         await asyncio.to_thread(give_back)

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from remoting.client import RemotingClient
 from remoting.clock import Clock
 from remoting.protocol.addresses import NamedAddress, named_addresses
@@ -71,34 +69,28 @@ def key_in(path: str, option: str) -> str:
     return key
 
 
-class OptionNames(msgspec.Struct, frozen=True):
-    """How an operator sets what requests are signed with, and for whom."""
-
-    keys: str
-    addresses: str
-
-
 class SigningLog(SigningObserver):
     """Logs requests that brokers deny with what to do about it, and each address that gets unsigned requests once."""
 
     def __init__(
         self,
         logs: Logs,
-        names: OptionNames,
+        keys: str,
+        addresses: str,
         unsigned_requests: CounterTable,
         *,
         has_keys: bool,
         no_brokers: frozenset[str] = frozenset(),
     ) -> None:
-        """Take the `names` of the options, for the advice; requests to `no_brokers` need no signature."""
+        """Take the options that the advice names; requests to `no_brokers` need no signature."""
         self._logs = logs
-        self._if_signed = f"{names.keys} must be a user that this broker knows, with its password and its rights"
+        self._if_signed = f"{keys} must be a user that this broker knows, with its password and its rights"
         self._if_denied_unsigned = (
-            f"name this address or its network in {names.addresses}, if it is a broker of yours"
+            f"name this address or its network in {addresses}, if it is a broker of yours"
             if has_keys
-            else f"set {names.keys} to a user of the brokers with its password, and {names.addresses} to their networks"
+            else f"set {keys} to a user of the brokers with its password, and {addresses} to their networks"
         )
-        self._if_unsigned = f"name it or its network in {names.addresses}, if it is a broker of yours that has ACL"
+        self._if_unsigned = f"name it or its network in {addresses}, if it is a broker of yours that has ACL"
         self._unsigned_requests = unsigned_requests
         self._no_brokers = no_brokers
         #: Keys only, in the order in which they came.
@@ -121,7 +113,6 @@ class SigningLog(SigningObserver):
         return f"{self._if_signed}: {rights}" if rights else self._if_signed
 
     def unsigned(self, address: str) -> None:
-        """Count an unsigned request, and log its address unless it was logged before."""
         if address in self._no_brokers:
             return
         self._unsigned_requests.add(())
@@ -142,8 +133,7 @@ def broker_client(
     except TlsError as error:
         raise StartFailed(f"tls.enable needs the certificates of tls.client.*: {error}") from error
     signer = signer_of(config)
-    names = OptionNames(PROPERTIES, ADDRESSES)
-    signing = SigningLog(logs, names, counters.unsigned_requests, has_keys=signer is not None)
+    signing = SigningLog(logs, PROPERTIES, ADDRESSES, counters.unsigned_requests, has_keys=signer is not None)
     serialize_type = SerializeType[config.serialize_type]
     return RemotingClient(
         clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing, peers=peers

@@ -5,9 +5,7 @@ Each server's own event log adds what happened to its state. A context variable 
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
-from typing import Any, Generic
-
-import msgspec
+from typing import Generic
 
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
@@ -23,23 +21,13 @@ from serving.logging.logs import Logs
 from serving.metrics.label_values import UNKNOWN, request_name
 from serving.metrics.server_counters import ServerCounters
 
-
-class RequestOrigin(msgspec.Struct, frozen=True):
-    """Who sent the request that is being carried out."""
-
-    peer: str
-    request_code: int
-    opaque: int
-
-
-_requester: ContextVar[RequestOrigin | None] = ContextVar("requester", default=None)
+#: Who sent the request that is being carried out: its peer, code and opaque.
+_Requester = tuple[str, int, int]
+_requester: ContextVar[_Requester | None] = ContextVar("requester", default=None)
 
 
 class AttributedDispatcher:
-    """Hands requests on to a dispatcher, and keeps the requester for audit lines.
-
-    It also notes on each connection whether a broker or a client is at its other end.
-    """
+    """Hands requests on, notes whether a broker or a client sent them, and keeps the requester for audit lines."""
 
     def __init__(self, dispatcher: Dispatcher, from_brokers: frozenset[int], busiest: int) -> None:
         """Take the codes that only brokers send, and the busiest one, which changes nothing and needs no name."""
@@ -48,14 +36,13 @@ class AttributedDispatcher:
         self._busiest = busiest
 
     def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
-        """Answer one request as the dispatcher does."""
         if request.code in self._from_brokers:
             connection.kind = ConnectionKind.BROKER
         elif connection.kind is ConnectionKind.UNKNOWN:
             connection.kind = ConnectionKind.CLIENT
         if request.code == self._busiest:
             return self._dispatch(request, connection)
-        requester = RequestOrigin(connection.peer, request.code, request.opaque)
+        requester = (connection.peer, request.code, request.opaque)
         token = _requester.set(requester)
         try:
             answer = self._dispatch(request, connection)
@@ -64,7 +51,7 @@ class AttributedDispatcher:
         return answer if isinstance(answer, RemotingCommand | PreparedResponse) else _answered_for(requester, answer)
 
 
-async def _answered_for(requester: RequestOrigin, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
+async def _answered_for(requester: _Requester, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
     token = _requester.set(requester)
     try:
         return await answer
@@ -82,11 +69,12 @@ class ServerEventLog(Generic[Config]):
         self._counters = counters
         self._properties = listed_properties(kind, config)
         self._written_in_place: set[str] = set()
+        #: Called with the id of a connection that ended, perhaps twice.
+        self.lost: Callable[[int], None] = lambda _: None
 
     # What operators changed
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: Config) -> None:
-        """Log new values of properties, and follow the log level."""
         if changed:
             self._counters.config_changes.add(("stored",))
         before, self._properties = self._properties, listed_properties(self._kind, config)
@@ -106,7 +94,6 @@ class ServerEventLog(Generic[Config]):
         return [key for key in keys if key in options and options[key].at_once is at_once]
 
     def written_in_place(self, path: str) -> None:
-        """Log once that a file is a mount of its own."""
         if path not in self._written_in_place:
             self._written_in_place.add(path)
             self._logs.write(events.MOUNTED_FILE_STORED, path=path)
@@ -126,10 +113,14 @@ class ServerEventLog(Generic[Config]):
     def connection_paused(self, connection: Peer, response_buffer_bytes: int) -> None:
         self._logs.write(events.CONNECTION_PAUSED, peer=connection.peer, response_buffer_bytes=response_buffer_bytes)
 
+    def connection_lost(self, connection: Peer) -> None:
+        self.lost(connection.id)
+
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
         is_slow = reason is CloseReason.SLOW_READER
         event = events.SLOW_READER_DISCONNECTED if is_slow else events.CONNECTION_CLOSED
         self._logs.write(event, peer=connection.peer, reason=reason.value)
+        self.lost(connection.id)
 
     def frame_rejected(self, connection: Peer, error: FrameError) -> None:
         self._logs.write(events.FRAME_REJECTED, peer=connection.peer, reason=error.kind, error=str(error))
@@ -152,8 +143,8 @@ class ServerEventLog(Generic[Config]):
         """Return what an audit line says of who sent the request; nothing over HTTP."""
         if (requester := _requester.get()) is None:
             return {}
-        name = request_name(self._kind, requester.request_code)
-        return {"peer": requester.peer, "request_code": name, "opaque": requester.opaque}
+        peer, code, opaque = requester
+        return {"peer": peer, "request_code": request_name(self._kind, code), "opaque": opaque}
 
     def _request(self, connection: Peer, request: RemotingCommand) -> dict[str, object]:
         # An unknown code is logged as its number.
@@ -163,24 +154,3 @@ class ServerEventLog(Generic[Config]):
             "request_code": request.code if name == UNKNOWN else name,
             "opaque": request.opaque,
         }
-
-
-class ConnectionWatch:
-    """Passes everything on to an event log, and calls the server for connections that ended."""
-
-    def __init__(self, journal: ServerEventLog[Any], lost: Callable[[int], None]) -> None:
-        self._lost = lost
-        self._journal = journal
-        self.connection_opened = journal.connection_opened
-        self.connection_refused = journal.connection_refused
-        self.connection_paused = journal.connection_paused
-        self.frame_rejected = journal.frame_rejected
-        self.request_rejected = journal.request_rejected
-        self.handler_failed = journal.handler_failed
-
-    def connection_lost(self, connection: Peer) -> None:
-        self._lost(connection.id)
-
-    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        self._journal.connection_closed(connection, reason)
-        self._lost(connection.id)

@@ -40,7 +40,6 @@ def advertised_host(bind_address: str) -> str:
 
 
 def warn_of_loopback(bind_address: str, logs: Logs) -> None:
-    """Warn the operator if loopback is advertised."""
     if address_towards_others(bind_address) is None:
         logs.write(LOOPBACK_ADVERTISED, addr=advertised_host(bind_address), bind_address=bind_address)
 

@@ -1,7 +1,7 @@
 """The life of a server in this process: it opens, is ready, drains and closes, and each step is logged.
 
-What it serves is the business of each server, which walks through the steps of `ServerProcess` and does its own between
-them. Logs, tasks and signals come from above, so that two servers can share a process.
+What it serves is the business of each server, which walks through the steps of `ServerProcess` or `HttpProcess` and
+does its own between them. Logs, tasks and signals come from above, so that two servers can share a process.
 """
 
 import asyncio
@@ -10,7 +10,8 @@ import gc
 import platform
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
@@ -34,7 +35,7 @@ from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.sources import IgnoredKey
 from serving.durable_file import others_may
-from serving.http.admin_access import HttpTokens
+from serving.http.admin_access import CLIENT_PROPERTY, HttpTokens
 from serving.logging import server_events as events
 from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 #: Streams of the HTTP side have this part of the files at most.
 _STREAM_SHARE: Final = 8
+#: Connections at one time of a server that is reached over HTTP alone: clients keep one each.
+HTTP_CONNECTIONS_MAX: Final = 1_000
 
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
@@ -105,7 +108,7 @@ async def serve(
     """
     clock = SystemClock()
     bound = {kind.id_key: own_id or f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
-    logs = open_logs(shared.stdout.shared(), config.log_format, config.log_level, clock, bound)
+    logs = open_logs(shared.stdout, config.log_format, config.log_level, clock, bound)
     logs.write(events.SERVER_STARTED, python=platform.python_version())
     logs.write(events.SERVER_CONFIGURED, config=listed_properties(kind, config))
     if others_may(stat.S_IWOTH, Path(config.config_store_path)):
@@ -124,17 +127,14 @@ async def serve(
         logs.write(events.SERVER_FAILED, exc_info=group)
         raise
     finally:
-        logs.close(_LOG_CLOSE_S)
+        logs.finish()
     # Raised there, some releases of Python 3.11 would put it into a group again.
     for error in start_failures:
         raise error
 
 
 async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]) -> None:
-    """Run servers in this process until SIGTERM or SIGINT; one that does not start, or fails, ends all of them.
-
-    Raises StartFailed.
-    """
+    """Run servers until SIGTERM or SIGINT; one that does not start, or fails, ends all. Raises StartFailed."""
     consoles: list[str] = []
 
     def ready(console: str) -> str:
@@ -156,8 +156,142 @@ async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]
         raise error
 
 
-class ServerProcess(Generic[Config]):
-    """What any server has around its own parts.
+class _Process(ABC, Generic[Config]):
+    """What any server has around its own parts."""
+
+    def __init__(
+        self, kind: ServerKind[Config], config: Config, counters: ServerCounters, runtime: Runtime, port: int
+    ) -> None:
+        self._kind = kind
+        #: As it was at the start.
+        self._config = config
+        self._counters = counters
+        self._clock = runtime.clock
+        self._logs = runtime.logs
+        self._tasks = runtime.tasks
+        self._signals = runtime.signals
+        self._ready = runtime.ready
+        self._started_ms = self._clock.now_ms()
+        self._draining_ms = 0
+        self._admin_token = AdminTokenFile(config.http_admin_token_file, self._logs)
+        self._http_socket: socket.socket | None = None
+        self._stop_http: list[Callable[[], Awaitable[None]]] = []
+        self.health = Health()
+        #: None where nothing is recorded.
+        self.recording = recording_of(kind, config, port, self._logs) if config.history_dir else None
+
+    async def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
+        """Serve the paths that `load` returns, if there is a port for them.
+
+        `load` runs in a thread: peers are served while it imports the libraries of the HTTP side.
+        """
+        if self._http_socket is not None:
+            for start in await asyncio.to_thread(self._load_http, load, self._http_socket):
+                self._stop_http.append((await start()).stop)
+
+    @abstractmethod
+    def _load_http(
+        self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket
+    ) -> "list[Callable[[], Awaitable[HttpServer]]]":
+        """Return what starts each port of the HTTP side."""
+
+    async def _serve(
+        self, works: Mapping[str, BackgroundTask], address: str, console: str = "", **keys: object
+    ) -> None:
+        """Be ready and run the background tasks, each known by its name, until the stop signal."""
+        free_memory = settled_memory()
+        self.health.serving = Serving.READY
+        self._logs.write(events.SERVER_READY, **keys, duration_ms=self._clock.now_ms() - self._started_ms)
+        if line := self._ready(console):
+            self._logs.announce(line)
+        if self.recording is not None:
+            self.recording.start(address)
+        every: dict[str, BackgroundTask] = {
+            **works,
+            "measure_lag": lambda: background_tasks.measure_lag(self._counters),
+            "write_held_lines": lambda: background_tasks.write_held_lines(self._logs),
+            "give_memory_back": lambda: background_tasks.give_memory_back(free_memory.give_back),
+        }
+        tasks = [self._tasks.keep_running(task, name) for name, task in every.items()]
+        await self._signals.stop.wait()
+        for task in tasks:
+            task.cancel()
+
+    def _be_unready(self, **keys: object) -> None:
+        self._draining_ms = self._clock.now_ms()
+        self.health.serving = Serving.DRAINING
+        self._logs.write(events.SERVER_DRAINING, reason="signal", **keys)
+
+    async def _close(self, *parts: Callable[[], Awaitable[None]]) -> None:
+        for close in parts:
+            await close()
+        if self.recording is not None:
+            await self.recording.close()
+        self._logs.write(events.SERVER_STOPPED, duration_ms=self._clock.now_ms() - self._draining_ms)
+
+
+class HttpProcess(_Process[Config]):
+    """What a server has around its own parts that is reached over HTTP alone.
+
+    In this order: `open`, `start_http`, `serve`, `drain`, `close`.
+    """
+
+    def __init__(
+        self,
+        kind: ServerKind[Config],
+        config: Config,
+        counters: ServerCounters,
+        runtime: Runtime,
+        client_token_file: str = "",
+    ) -> None:
+        super().__init__(kind, config, counters, runtime, config.http_port)
+        client_token = AdminTokenFile(client_token_file, self._logs, CLIENT_PROPERTY)
+        self._token_files = [each for each in (self._admin_token, client_token) if each.path]
+        # Whoever reaches loopback is on this machine; an operator who wants more sets a file.
+        is_local = is_loopback(config.http_bind_address)
+        self._tokens = HttpTokens(
+            self._admin_token.token,
+            client_token.token if client_token_file else None,
+            is_open=not self._token_files and is_local,
+            loopback_hosts=() if is_local else None,
+        )
+
+    def open(self) -> None:
+        """Take the port, so that one in use ends the start, read the tokens, and take signals; raises StartFailed."""
+        self._connections_max = min(HTTP_CONNECTIONS_MAX, room_for_connections(raised_file_limit()))
+        for file in self._token_files:
+            file.load_first()
+        self._http_socket = bound_http_socket(self._config.http_bind_address, self._config.http_port)
+        self._signals.listen()
+
+    @property
+    def address(self) -> str:
+        assert self._http_socket is not None, "it is open"
+        return host_and_port(*self._http_socket.getsockname()[:2])
+
+    def _load_http(
+        self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket
+    ) -> "list[Callable[[], Awaitable[HttpServer]]]":
+        from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
+
+        app = make_app(self._kind, load(), self._counters, self._logs, self._tokens)
+        return [partial(start_http, app, port, self._connections_max)]
+
+    async def serve(self, works: Mapping[str, BackgroundTask]) -> None:
+        """Be ready and run the background tasks until the stop signal; each is known by its name."""
+        watches = {f"watch_token_{number}": file.watch for number, file in enumerate(self._token_files)}
+        await self._serve({**works, **watches}, self.address, http_addr=self.address)
+
+    def drain(self) -> None:
+        self._be_unready()
+
+    async def close(self, *others: Callable[[], Awaitable[None]]) -> None:
+        """Answer accepted requests and close the port; then close the others, which no request needs any more."""
+        await self._close(*self._stop_http, *others)
+
+
+class ServerProcess(_Process[Config]):
+    """What a server of RocketMQ peers has around its own parts.
 
     In this order: `make_listener`, `open`, `start_http`, `serve`, `drain`, `close`.
     """
@@ -171,32 +305,16 @@ class ServerProcess(Generic[Config]):
         http_streams_max: int = 0,
     ) -> None:
         """Let clients hold so many connections of the HTTP side open all the time, or fewer if files are short."""
-        self._kind = kind
+        super().__init__(kind, config, counters, runtime, config.listen_port)
         self._file_limit = raised_file_limit()
         #: Connections of the HTTP side that clients may hold open all the time.
         self.http_streams_max = min(http_streams_max, self._file_limit // _STREAM_SHARE)
-        #: As it was at the start.
-        self._config = config
-        self._counters = counters
-        self._clock = runtime.clock
-        self._logs = runtime.logs
-        self._tasks = runtime.tasks
-        self._signals = runtime.signals
-        self._ready = runtime.ready
-        self._started_ms = self._clock.now_ms()
-        self._draining_ms = 0
         self._certificate = ServerCertificate(
             security_options.tls_settings_of(config), self._clock, self._logs, counters
         )
-        self._admin_token = AdminTokenFile(config.http_admin_token_file, self._logs)
         self._read_token = AdminTokenFile(config.console_read_token_file, self._logs, READER_PROPERTY)
-        self._http_socket: socket.socket | None = None
         #: For look-ups alone.
         self._lookup_socket: socket.socket | None = None
-        self._stop_http: list[Callable[[], Awaitable[None]]] = []
-        self.health = Health()
-        #: None where nothing is recorded.
-        self.recording = recording_of(kind, config, config.listen_port, self._logs) if config.history_dir else None
 
     def make_listener(
         self, dispatcher: Dispatcher, observer: ServerObserver, options: ServerOptions, queued_requests_max: int
@@ -212,11 +330,9 @@ class ServerProcess(Generic[Config]):
         return self._listener
 
     async def open(self, plain_port: int = 0, lookup_port: int = 0) -> tuple[str, int]:
-        """Serve peers, also on another port with plain answers unless that is 0, and take signals.
+        """Serve peers, take signals, and return the address of the first port; raises StartFailed.
 
-        HTTP has another port for look-ups alone, unless that is 0.
-
-        Returns the address of the first port. Raises StartFailed.
+        Peers have a second port with plain answers, and HTTP one for look-ups alone, unless these are 0.
         """
         config = self._config
         self._certificate.load_first()
@@ -236,42 +352,21 @@ class ServerProcess(Generic[Config]):
         self._signals.at_hangup(self._certificate.load)
         return self._listener.address
 
-    async def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
-        """Serve the paths that `load` returns, if there is a port for them.
-
-        `load` runs in a thread: peers are served while it imports the libraries of the HTTP side.
-        """
-        if self._http_socket is None:
-            return
-        for start in await asyncio.to_thread(self._load_http, load, self._http_socket):
-            self._stop_http.append((await start()).stop)
-
     def _load_http(
         self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket
     ) -> "list[Callable[[], Awaitable[HttpServer]]]":
         from serving.http.connections import CONNECTIONS_MAX  # noqa: PLC0415  # aiohttp, as below
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
-        endpoints = load()
-        is_local = is_loopback(self._config.http_bind_address)
-        hosts = named_addresses(self._config.console_hosts) or () if is_local else None
+        config, endpoints = self._config, load()
+        hosts = named_addresses(config.console_hosts) or () if is_loopback(config.http_bind_address) else None
         tokens = HttpTokens(self._admin_token.token, loopback_hosts=hosts)
         app = make_app(self._kind, endpoints, self._counters, self._logs, tokens)
-        if self._config.console_enable:
-            from serving.http.console.site import ConsoleParts, add_console  # noqa: PLC0415  # aiohttp, as above
+        if config.console_enable:
+            from serving.http.console.site import Console  # noqa: PLC0415  # aiohttp, as above
 
-            add_console(
-                app,
-                ConsoleParts(
-                    program=self._kind.program,
-                    config=self._config,
-                    tokens=tokens,
-                    reader=self._read_token.token,
-                    clock=self._clock,
-                    counters=self._counters,
-                    logs=self._logs,
-                ),
-            )
+            reader = self._read_token.token
+            Console(self._kind.program, config, tokens, reader, self._clock, self._counters, self._logs).add_to(app)
         starts: list[Callable[[], Awaitable[HttpServer]]] = [
             partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max)
         ]
@@ -283,59 +378,38 @@ class ServerProcess(Generic[Config]):
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
-        free_memory = settled_memory()
-        self.health.serving = Serving.READY
         host, port = self._listener.address
-        config = self._config
-        self._logs.write(
-            events.SERVER_READY,
-            addr=f"{host}:{port}",
-            http_addr=f"{config.http_bind_address}:{config.http_port}" if self._http_socket else None,
-            duration_ms=self._clock.now_ms() - self._started_ms,
-        )
-        has_console = self._http_socket is not None and config.console_enable
-        http_address = host_and_port(config.http_bind_address, config.http_port)
-        if line := self._ready(f"http://{http_address}/ui/" if has_console else ""):
-            self._logs.announce(line)
+        config, address = self._config, f"{host}:{port}"
         assert len({task.__name__ for task in own}) == len(own), "each is known by its name"
-        named: dict[str, BackgroundTask] = {
-            **{task.__name__.strip("_"): task for task in own},
-            "measure_lag": lambda: background_tasks.measure_lag(self._counters),
-            "write_held_lines": lambda: background_tasks.write_held_lines(self._logs),
-            "watch_certificate": self._certificate.watch,
-            "give_memory_back": lambda: background_tasks.give_memory_back(free_memory.give_back),
-        }
+        works = {task.__name__.strip("_"): task for task in own}
+        works["watch_certificate"] = self._certificate.watch
         if config.http_admin_token_file:
-            named["watch_admin_token"] = self._admin_token.watch
+            works["watch_admin_token"] = self._admin_token.watch
         if config.console_read_token_file:
-            named["watch_read_token"] = self._read_token.watch
+            works["watch_read_token"] = self._read_token.watch
         if (recording := self.recording) is not None:
-            recording.start(f"{host}:{port}")
-            named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counters)
-        tasks = [self._tasks.keep_running(task, name) for name, task in named.items()]
-        await self._signals.stop.wait()
-        for task in tasks:
-            task.cancel()
+            works["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counters)
+        has_http = self._http_socket is not None
+        http = host_and_port(config.http_bind_address, config.http_port)
+        await self._serve(
+            works,
+            address,
+            f"http://{http}/ui/" if has_http and config.console_enable else "",
+            addr=address,
+            http_addr=f"{config.http_bind_address}:{config.http_port}" if has_http else None,
+        )
 
     async def drain(self, config: Config) -> None:
-        """Be unready, and send peers to other servers; wait for them if enableShutdownGracefully is set."""
-        self._draining_ms = self._clock.now_ms()
-        self.health.serving = Serving.DRAINING
-        self._logs.write(events.SERVER_DRAINING, reason="signal", connections=len(self._listener.connections))
+        self._be_unready(connections=len(self._listener.connections))
         self._listener.drain()
         if config.enable_shutdown_gracefully:
-            await _wait_at_most(self._signals.force_stop, config.shutdown_wait_time_seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(config.shutdown_wait_time_seconds):
+                    await self._signals.force_stop.wait()
 
     async def close(self, *others: Callable[[], Awaitable[None]]) -> None:
         """Answer accepted requests and close; then close the others, which no request needs any more."""
-        await self._listener.close()
-        for close in others:
-            await close()
-        for stop_http in self._stop_http:
-            await stop_http()
-        if self.recording is not None:
-            await self.recording.close()
-        self._logs.write(events.SERVER_STOPPED, duration_ms=self._clock.now_ms() - self._draining_ms)
+        await self._close(self._listener.close, *others, *self._stop_http)
 
     def follow(self, config: Config) -> None:
         """Let the parts that keep an option of their own follow the configuration."""
@@ -394,9 +468,3 @@ def _limits(config: ServerConfig, connections_max: int, queued_requests_max: int
         socket_send_bytes=config.server_socket_snd_buf_bytes,
         socket_receive_bytes=config.server_socket_rcv_buf_bytes,
     )
-
-
-async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -13,7 +13,7 @@ from pathlib import Path
 from history.recorder import Recorder, RecorderIdentity
 from history.retention import BYTES_MAX, DeletedFiles
 from history.schemas import TICK_INTERVAL_MS
-from history.server_rows import LifecycleEvent, Tick
+from history.server_rows import lifecycle, tick
 from remoting.clock import SystemClock
 from remoting.server.statistics import ServerStatistics
 from serving import __version__
@@ -39,10 +39,9 @@ class Recording:
 
     def start(self, address: str) -> None:
         self.recorder.start()
-        self.recorder.enqueue(LifecycleEvent("ready", address=address))
+        self.recorder.enqueue(lifecycle("ready", address=address))
 
     async def tick(self, measure: Measure, statistics: ServerStatistics, counters: ServerCounters) -> None:
-        """Record a tick each 10 s, for as long as it serves."""
         ticked_s = self._loop.time()
         rejected = sum(statistics.rejected.values())
         while True:
@@ -59,12 +58,11 @@ class Recording:
                 "resident_memory_bytes": resident_bytes() or None,
                 "interval_ms": round((now_s - ticked_s) * 1000),
             }
-            self.recorder.enqueue(Tick({**common, **measure()}))
+            self.recorder.enqueue(tick({**common, **measure()}))
             ticked_s = now_s
 
     async def close(self) -> None:
-        """Write the rows that wait, and seal all files."""
-        self.recorder.enqueue(LifecycleEvent("stopping"))
+        self.recorder.enqueue(lifecycle("stopping"))
         await asyncio.to_thread(self.recorder.close)
 
     # Called by the recorder's thread
@@ -76,7 +74,6 @@ class Recording:
         self._on_loop(lambda: self._logs.write(events.RECORDING_RESUMED))
 
     def history_deleted(self, deleted: DeletedFiles) -> None:
-        """Log that files were deleted that may never have been ingested."""
         fields = {"reason": deleted.reason, "files": deleted.files, "bytes": deleted.size_bytes}
         self._on_loop(lambda: self._logs.write(events.HISTORY_DELETED, **fields))
 

@@ -27,16 +27,14 @@ class ServerCertificate:
     def load_first(self) -> None:
         """Load it at the start; raises StartFailed if nobody can be served without it."""
         error = self.contexts.reload()
-        if error is not None and self.contexts.settings.mode == "enforcing":
+        if error is not None and self.contexts.settings.server_mode == "enforcing":
             raise StartFailed(f"tls.server.mode=enforcing needs a certificate: {error}")
         self._log_reload(error)
 
     def load(self) -> None:
-        """Load it again; the one before stays in use if that fails."""
         self._log_reload(self.contexts.reload())
 
     async def watch(self) -> None:
-        """Load it again whenever its file has changed."""
         while True:
             await asyncio.sleep(_LOOK_S)
             if await asyncio.to_thread(self.contexts.changed):
@@ -47,5 +45,5 @@ class ServerCertificate:
             self._logs.write(CERTIFICATE_LOAD_FAILED, certificate=_SERVER, path=error.path, error=str(error))
         elif expiry_s := self.contexts.certificate_expiry_unix_s:
             self._counters.certificate_expiry[_SERVER] = expiry_s
-            path, expires = self.contexts.settings.cert_path, datetime.fromtimestamp(expiry_s, UTC).isoformat()
+            path, expires = self.contexts.settings.server_cert_path, datetime.fromtimestamp(expiry_s, UTC).isoformat()
             self._logs.write(CERTIFICATE_LOADED, certificate=_SERVER, path=path, expires=expires)

@@ -32,7 +32,6 @@ class Signals:
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def at_hangup(self, call: Callable[[], None]) -> None:
-        """Call this at each SIGHUP that does not stop."""
         self._at_hangup.append(call)
 
     def _stop(self) -> None:

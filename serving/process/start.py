@@ -53,10 +53,7 @@ class Start(msgspec.Struct, Generic[Config], frozen=True):
 
 
 def requested_start(kind: ServerKind[Config]) -> Start[Config]:
-    """Return the start that command line, environment and files request; `-h`, `-p` and bad options exit.
-
-    Raises ConfigError and DurableFileError.
-    """
+    """Return the requested start; `-h`, `-p` and bad options exit. Raises ConfigError and DurableFileError."""
     environment = {"HOME": str(Path("~").expanduser()), **os.environ}
     arguments = parse(kind, sys.argv[1:], environment)
     sources = _sources(kind, arguments, environment)

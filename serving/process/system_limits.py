@@ -70,7 +70,6 @@ def raised_file_limit() -> int:
 
 
 def room_for_connections(limit: int) -> int:
-    """Return how many connections leave 512 descriptors for other files."""
     return max(1, limit - _FILES_RESERVED)
 
 

@@ -5,8 +5,9 @@ from typing import Final
 
 from history.recorder import Recorder
 from remoting.clock import Clock
+from remoting.server.statistics import Histogram
 from serving.logging.logs import Logs
-from serving.metrics.counters import CounterTable, Histogram, HistogramTable, LabelGuard, Labels, Living, everything
+from serving.metrics.counters import CounterTable, HistogramTable, LabelGuard, Labels, Living, everything
 from serving.metrics.families import FamilyMaker, MetricFamily
 from serving.telemetry.events import Counter, Declared, Emit, Event, Timer
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from remoting.clock import Clock
-from serving.config.etcd_options import EtcdSettings
+from serving.config.etcd_options import EtcdConfig
 from store.etcd.failures import Failure, FailureKind, failure_of
 from store.store import OutcomeUnknown, StoreError
 
@@ -145,7 +145,7 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(each.split("://")[-1].rstrip("/") for each in self.endpoints)
 
 
-def etcd_options(config: EtcdSettings, group: str) -> EtcdOptions:
+def etcd_options(config: EtcdConfig, group: str) -> EtcdOptions:
     """Return where a configuration says that etcd is."""
     return EtcdOptions(
         endpoints=tuple(config.etcd_endpoints.split(";")),

@@ -53,7 +53,7 @@ def test_controller_takes_no_hidden_characters_and_all_others(lab):
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_hidden_character_is_escaped_wherever_text_is_shown(hidden):
     line = {"event": "x", "level": "info", "timestamp": "2026", "broker": f"a{hidden}b", "text": [hidden]}
-    (lines, json_text) = (render()(None, "info", dict(line)).decode() for render in (console_line, json_line))
+    (lines, json_text) = (render()(dict(line)).decode() for render in (console_line, json_line))
     row = Row(name=f"a{hidden}b")
     shown = [rendered([row], type(row), Style(output_format=each)) for each in ("json", "jsonl", "csv", "table")]
 

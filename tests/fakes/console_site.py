@@ -9,7 +9,7 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.site import Site
 from namesrv.settings.config import NameServerConfig
 from serving.http.admin_access import AdminToken, HttpTokens
-from serving.http.console.site import ConsoleParts, add_console
+from serving.http.console.site import Console
 from serving.metrics.health import Serving
 
 READ_TOKEN = "read-token-of-the-console"
@@ -32,16 +32,8 @@ class ConsoleSite(Site):
 
     def app(self):
         app = super().app()
-        parts = ConsoleParts(
-            program="rmq-namesrv",
-            config=self.config,
-            tokens=HttpTokens(self.admin_token),
-            reader=self.read_token,
-            clock=self.clock,
-            counters=self.counters,
-            logs=self.logs,
-        )
-        add_console(app, parts)
+        tokens = HttpTokens(self.admin_token)
+        Console("rmq-namesrv", self.config, tokens, self.read_token, self.clock, self.counters, self.logs).add_to(app)
         return app
 
     @property

@@ -10,7 +10,7 @@ from history.past.rows import History
 from history.recorder import Recorder, RecorderIdentity
 from history.rows import BrokerRef
 from history.schemas import BROKER_STATE, ROUTE_CHANGE
-from history.server_rows import LifecycleEvent, Tick
+from history.server_rows import lifecycle, tick
 from remoting.clock import SystemClock
 
 SECOND = timedelta(seconds=1)
@@ -66,7 +66,7 @@ class Recorded:
             folder, RecorderIdentity("host:9876", "namesrv", "1.0", "x:1"), self.clock, Recording()
         )
         self.recorder.start()
-        self.recorder.enqueue(LifecycleEvent("configured", detail=SETTINGS))
+        self.recorder.enqueue(lifecycle("configured", detail=SETTINGS))
         members = {"set_ids": (0,), "set_addrs": ("b:1",), "set_clusters": ("C",), "set_cluster": "C"}
         self.recorder.enqueue(Happened(BROKER_STATE, "registered_first", members | {"role": "master", "topics": 1}))
         self.has(6)
@@ -81,7 +81,7 @@ class Recorded:
         for second in range(1, seconds + 1):
             self.clock.us += 1_000_000
             if second % 10 == 0:
-                self.recorder.enqueue(Tick({"interval_ms": 10_000}))
+                self.recorder.enqueue(tick({"interval_ms": 10_000}))
 
     def is_set(self, ahead):
         self.clock.ahead_us = ahead // timedelta(microseconds=1)

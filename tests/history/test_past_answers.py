@@ -20,7 +20,7 @@ from history.past.moments import NotRecorded
 from history.past.rows import History
 from history.rows import BrokerRef
 from history.schemas import BROKER_STATE
-from history.server_rows import LifecycleEvent, Tick
+from history.server_rows import lifecycle, tick
 from remoting.protocol.shapes.history import PastQuery
 
 #: Has 16 MiB more than it has once all is imported, and says on standard error how early the kernel ends it.
@@ -156,8 +156,8 @@ def test_times_of_which_a_name_server_saw_nothing_are_unobserved(tmp_path):
     server.starts(THEN)
     server.registers(THEN + SECOND, "a", orders=4)
     server.ticks(THEN, THEN + 60 * SECOND)
-    server.note(THEN + 180 * SECOND, Tick({"interval_ms": 120_000}))
-    server.note(THEN + 190 * SECOND, LifecycleEvent("stopping"))
+    server.note(THEN + 180 * SECOND, tick({"interval_ms": 120_000}))
+    server.note(THEN + 190 * SECOND, lifecycle("stopping"))
     assert life(tmp_path, THEN + 200 * SECOND)[1:] == [
         (1, "registered", "master"),
         (60, "unobserved", None),

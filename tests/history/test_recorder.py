@@ -18,7 +18,7 @@ from history.recorder import Recorder, RecorderIdentity
 from history.retention import BYTES_MAX, DeletedFiles
 from history.rows import NO_BROKER, BrokerRef, Moment
 from history.schemas import FAMILIES, NS_LIFECYCLE, SCHEMA_VERSION
-from history.server_rows import LifecycleEvent, Tick
+from history.server_rows import lifecycle, tick
 from history.times import time_text
 
 WAIT_S = 20
@@ -101,7 +101,7 @@ def impatient(monkeypatch):
 
 def test_enqueued_event_is_written_with_its_envelope_and_sealed_at_the_end(desk):
     desk.recorder.start()
-    desk.recorder.enqueue(LifecycleEvent("ready", address="127.0.0.1:9876"))
+    desk.recorder.enqueue(lifecycle("ready", address="127.0.0.1:9876"))
     desk.recorder.close()
     started, ready = desk.rows()
     assert started == {
@@ -132,7 +132,7 @@ def test_written_columns_belong_to_their_family(desk):
 def test_rows_of_one_process_are_numbered_without_a_gap(desk):
     desk.recorder.start()
     for number in range(3_000):
-        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(number)))
+        desk.recorder.enqueue(lifecycle("configured", detail=str(number)))
     desk.recorder.close()
     rows = desk.rows()
     assert [int(row["event_id"].rpartition("-")[2]) for row in rows] == list(range(1, 3_002))
@@ -156,9 +156,9 @@ def refusing(monkeypatch, desk):
 def test_full_disk_is_reported_once_and_queued_events_are_kept(desk, monkeypatch, impatient):
     refusals = refusing(monkeypatch, desk)
     desk.recorder.start()
-    desk.recorder.enqueue(LifecycleEvent("ready"))
+    desk.recorder.enqueue(lifecycle("ready"))
     desk.until(lambda: desk.observed.all)
-    desk.recorder.enqueue(LifecycleEvent("configured", detail="while it is full"))
+    desk.recorder.enqueue(lifecycle("configured", detail="while it is full"))
     assert not desk.recorder.counts.is_recording
     refusals.clear()
     desk.until(lambda: desk.recorder.counts.is_recording)
@@ -175,7 +175,7 @@ def test_events_beyond_the_queue_are_recorded_as_unobserved_and_request_a_snapsh
     desk.until(lambda: desk.observed.all)
     for number in count():
         desk.clock.us += 1_000_000
-        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(number)))
+        desk.recorder.enqueue(lifecycle("configured", detail=str(number)))
         if desk.recorder.counts.dropped["state"] == 3:
             break
     refusals.clear()
@@ -207,11 +207,11 @@ def test_dropped_heartbeats_are_recorded_but_request_no_snapshot(desk, monkeypat
 def test_queue_holds_at_most_so_many_topics(desk, monkeypatch):
     monkeypatch.setattr(event_queue, "TOPICS_MAX", 10)
     for topics in (25, 0, 1):
-        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(topics)), topics)
+        desk.recorder.enqueue(lifecycle("configured", detail=str(topics)), topics)
     assert desk.recorder.counts.dropped == {"state": 1}
     desk.recorder.start()
     desk.until(lambda: not desk.recorder.queued and len(desk.rows_growing()) >= 4)
-    desk.recorder.enqueue(LifecycleEvent("configured", detail="there is room again"), 10)
+    desk.recorder.enqueue(lifecycle("configured", detail="there is room again"), 10)
     desk.recorder.close()
     assert [row["detail"] for row in desk.rows() if row["event_type"] == "configured"] == [
         "25",
@@ -228,12 +228,12 @@ class Broken:
 
 
 def test_event_that_cannot_become_a_row_costs_no_other(desk, impatient):
-    desk.recorder.enqueue(LifecycleEvent("ready"))
+    desk.recorder.enqueue(lifecycle("ready"))
     desk.clock.us += 1_000_000
     desk.recorder.enqueue(Broken())
     desk.clock.us += 1_000_000
-    desk.recorder.enqueue(LifecycleEvent("configured", detail="\ud800"))
-    desk.recorder.enqueue(LifecycleEvent("stopping"))
+    desk.recorder.enqueue(lifecycle("configured", detail="\ud800"))
+    desk.recorder.enqueue(lifecycle("stopping"))
     desk.recorder.start()
     desk.until(lambda: desk.observed.all)
     desk.until(lambda: desk.recorder.counts.is_recording)
@@ -249,11 +249,11 @@ def test_ticks_are_written_after_all_that_happened_before_them(desk, monkeypatch
     monkeypatch.setattr(
         desk.recorder._landing, "append", lambda family, *args: (written.append(family), append(family, *args))
     )
-    desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
+    desk.recorder.enqueue(tick({"interval_ms": 10_000}))
     desk.recorder.enqueue(SetRow("registered", NO_BROKER, {}))
     for _ in range(1_200):
         desk.recorder.enqueue_heartbeat(a_heartbeat(desk.clock))
-    desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
+    desk.recorder.enqueue(tick({"interval_ms": 10_000}))
     desk.recorder.start()
     desk.recorder.close()
     # The start is older than all of it, and so may come first.
@@ -262,7 +262,7 @@ def test_ticks_are_written_after_all_that_happened_before_them(desk, monkeypatch
 
 def test_rows_queued_for_hours_lie_in_the_hours_in_which_they_happened(desk):
     for _ in range(3):
-        desk.recorder.enqueue(LifecycleEvent("configured"))
+        desk.recorder.enqueue(lifecycle("configured"))
         desk.clock.us += 3_600_000_000
     desk.recorder.start()
     desk.recorder.close()
@@ -272,11 +272,11 @@ def test_rows_queued_for_hours_lie_in_the_hours_in_which_they_happened(desk):
 
 def test_deleted_folder_is_recorded_as_missing_rows_and_recording_goes_on(desk, impatient):
     desk.recorder.start()
-    desk.recorder.enqueue(LifecycleEvent("ready"))
+    desk.recorder.enqueue(lifecycle("ready"))
     desk.until(lambda: len(desk.rows_growing()) == 2)
     shutil.rmtree(desk.folder)
     desk.clock.us += 1_000_000
-    desk.recorder.enqueue(LifecycleEvent("configured"))
+    desk.recorder.enqueue(lifecycle("configured"))
     desk.until(lambda: any(row["event_type"] == "recording_resumed" for row in desk.rows_growing()))
     desk.recorder.close()
     configured, resumed = desk.rows()
@@ -362,10 +362,10 @@ def test_files_of_another_host_do_not_keep_an_hour_forever(desk):
 def writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch):
     monkeypatch.setattr(module, "_RETENTION_US", 0)
     desk.recorder.start()
-    desk.recorder.enqueue(LifecycleEvent("ready"))
+    desk.recorder.enqueue(lifecycle("ready"))
     desk.until(lambda: len(desk.rows_growing()) == 2)
     desk.clock.ahead_us = 400 * 24 * 3_600_000_000
-    desk.recorder.enqueue(LifecycleEvent("configured"))
+    desk.recorder.enqueue(lifecycle("configured"))
     # Two of them tell that it was set.
     desk.until(lambda: len(desk.rows_growing()) == 5)
 
@@ -380,7 +380,7 @@ def test_clock_set_far_ahead_deletes_nothing(desk, monkeypatch):
 def test_clock_unchanged_for_a_day_after_it_was_set_decides_which_files_are_old(desk, monkeypatch):
     writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch)
     desk.clock.us += 25 * 3_600_000_000
-    desk.recorder.enqueue(LifecycleEvent("configured"))
+    desk.recorder.enqueue(lifecycle("configured"))
     desk.until(lambda: desk.observed.all)
     ((what, deleted),) = desk.observed.all
     assert (what, deleted.reason, deleted.files) == ("deleted", "age", 1)
@@ -399,7 +399,7 @@ def test_file_that_cannot_be_sealed_gets_no_line_twice(desk, monkeypatch, impati
     desk.recorder.start()
     desk.until(desk.rows_growing)
     for number in range(3):
-        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(number)))
+        desk.recorder.enqueue(lifecycle("configured", detail=str(number)))
     desk.until(lambda: desk.observed.all)
     refusals.clear()
     desk.until(lambda: desk.recorder.counts.is_recording)
@@ -432,7 +432,7 @@ def test_folder_that_cannot_be_created_stops_recording_only(tmp_path, impatient)
 def test_started_row_shows_until_when_the_previous_process_was_watching(desk):
     desk.recorder.start()
     desk.clock.us += 10_000_000
-    desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
+    desk.recorder.enqueue(tick({"interval_ms": 10_000}))
     desk.recorder.close()
     desk.clock.us += 60_000_000
     desk.recorder = desk.new()
@@ -445,7 +445,7 @@ def test_started_row_shows_until_when_the_previous_process_was_watching(desk):
 
 
 def test_rows_carry_the_time_of_enqueueing_not_of_writing(desk):
-    desk.recorder.enqueue(LifecycleEvent("ready"))
+    desk.recorder.enqueue(lifecycle("ready"))
     desk.clock.us += 5_000_000
     desk.recorder.start()
     desk.recorder.close()
@@ -490,7 +490,7 @@ def test_recording_goes_on_after_any_failure_in_the_thread(tmp_path, impatient, 
         desk.clock.failures.append(failure)
         desk.until(lambda: not desk.clock.failures or not desk.recorder._thread.is_alive())
     desk.until(lambda: desk.recorder.counts.is_recording or not desk.recorder._thread.is_alive())
-    desk.recorder.enqueue(LifecycleEvent("ready", address="127.0.0.1:9876"))
+    desk.recorder.enqueue(lifecycle("ready", address="127.0.0.1:9876"))
     desk.recorder.close()
     assert [row["event_type"] for row in desk.rows()][-1] == "ready"
     if is_reported:

@@ -12,7 +12,7 @@ from history.past.broker_events import timeline
 from history.past.rows import StoredRow
 from history.rows import BrokerRef
 from history.schemas import BROKER_STATE, ROUTE_SNAPSHOT, SCALING
-from history.server_rows import HEARTBEATS_MISSING, STATES_MISSING, LifecycleEvent, Tick
+from history.server_rows import HEARTBEATS_MISSING, STATES_MISSING, lifecycle, tick
 from rmq.cli import command_line
 from rmq.commands.table import COMMANDS
 
@@ -60,7 +60,7 @@ def test_time_after_a_crash_or_pause_is_unobserved(server, route):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.ticks(THEN, THEN + 60 * SECOND)
-    server.note(THEN + 180 * SECOND, Tick({"interval_ms": 120_000}))
+    server.note(THEN + 180 * SECOND, tick({"interval_ms": 120_000}))
     server.ticks(THEN + 190 * SECOND, THEN + 240 * SECOND)
     assert route(THEN + 55 * SECOND) == ({"a": 4}, "")
     for seconds in (61, 100, 179):
@@ -74,7 +74,7 @@ def test_time_after_a_crash_or_pause_is_unobserved(server, route):
 def test_answer_after_an_orderly_stop_names_its_time(server, route):
     server.starts(THEN)
     server.ticks(THEN, THEN + 30 * SECOND)
-    server.note(THEN + 31 * SECOND, LifecycleEvent("stopping"))
+    server.note(THEN + 31 * SECOND, lifecycle("stopping"))
     assert route(THEN + 30.5 * SECOND)[1] == ""
     assert "had stopped at" in route(THEN + 33 * SECOND)[1]
 
@@ -111,7 +111,7 @@ def test_snapshot_of_schema_version_1_is_used_although_it_counts_topics(server, 
 
 
 def test_without_start_and_snapshot_the_answer_is_unknown(server, route, time_machine):
-    server.note(THEN, LifecycleEvent("configured", detail=SETTINGS))
+    server.note(THEN, lifecycle("configured", detail=SETTINGS))
     server.ticks(THEN, THEN + 30 * SECOND)
     assert "routes are not known" in route(THEN + 20 * SECOND)[1]
     code, out, _ = time_machine("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
@@ -154,7 +154,7 @@ def test_missing_heartbeats_carry_no_warning(server, route):
 def test_time_that_a_clock_showed_twice_carries_a_warning(server, route):
     server.starts(THEN)
     for step in range(30):
-        server.note(THEN + (step % 15) * 10 * SECOND, Tick({"interval_ms": 10_000}), mono=step * 10_000_000)
+        server.note(THEN + (step % 15) * 10 * SECOND, tick({"interval_ms": 10_000}), mono=step * 10_000_000)
     assert "showed this time twice" in route(THEN + 65 * SECOND)[1]
 
 
@@ -185,7 +185,7 @@ def test_changed_properties_during_a_snapshot_hide_no_order_configuration(server
     server.starts(THEN - 2 * HOUR)
     server.shows(THEN, "a", "orders", 8)
     # As if it had come between two pieces of the snapshot: later in time, before its end.
-    server.note(THEN, LifecycleEvent("configured", detail=SETTINGS))
+    server.note(THEN, lifecycle("configured", detail=SETTINGS))
     server.row(THEN, ROUTE_SNAPSHOT, "finished", snapshot_id=f"{THEN.timestamp()}", scope="all", rows=1)
     server.ticks(THEN, THEN + 30 * SECOND)
     _, out, _ = time_machine("route", "orders", "--at", (THEN + 20 * SECOND).isoformat(), "-o", "json")
@@ -259,7 +259,7 @@ def test_broker_events_include_unobserved_times(server, time_machine):
     server.starts(THEN)
     server.registers(THEN + SECOND, 'a "b"', orders=4)
     server.ticks(THEN, THEN + 30 * SECOND)
-    server.note(THEN + 90 * SECOND, Tick({"interval_ms": 60_000}))
+    server.note(THEN + 90 * SECOND, tick({"interval_ms": 60_000}))
     server.resumes(THEN + 100 * SECOND, THEN + 95 * SECOND, STATES_MISSING)
     span = ("--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
     code, out, _ = time_machine("timeline", 'a "b"', *span, "-o", "json")

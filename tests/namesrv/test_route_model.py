@@ -33,7 +33,7 @@ from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import DataVersion, QueueData
 from remoting.protocol.topic_kinds import kind_of
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 NAMES = st.sampled_from(["broker-a", "broker-b"])
 ADDRESSES = st.sampled_from(["h1:1", "h2:1", "h3:1"])
@@ -359,7 +359,7 @@ class BrokerLives(RuleBasedStateMachine):
             kept = self.state.route_cache.get(topic, Dialect.STANDARD)
             assert kept is None or (kept.is_valid and kept.body == fresh)
             if fresh and not kept:
-                self.sent.append((topic, PreparedResponse(fresh, SizeTally(()))))
+                self.sent.append((topic, PreparedResponse(fresh, Histogram(()))))
                 self.state.route_cache.keep(topic, Dialect.STANDARD, self.sent[-1][1])
             # Whoever asked before is answered with what was ready then, as long as it says that it is true.
             assert all(each.body == fresh for of, each in self.sent if of == topic and each.is_valid)

@@ -24,6 +24,6 @@ def settings(tmp_path, authority):
     key, cert = authority.write_pair(tmp_path, "server")
 
     def make(**changes):
-        return TlsSettings(**({"test_mode": False, "key_path": key, "cert_path": cert} | changes))
+        return TlsSettings(**({"test_mode_enable": False, "server_key_path": key, "server_cert_path": cert} | changes))
 
     return make

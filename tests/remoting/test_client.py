@@ -432,7 +432,7 @@ async def test_a_client_closed_while_it_connects_leaves_no_connection_behind():
 
 
 async def test_requests_can_go_over_tls():
-    contexts = TlsContexts(TlsSettings(mode="enforcing"), FakeClock(unix_ms=1_800_000_000_000))
+    contexts = TlsContexts(TlsSettings(server_mode="enforcing"), FakeClock(unix_ms=1_800_000_000_000))
     async with serving(success, tls=contexts) as site:
         async with a_client(tls=client_context(TlsSettings())) as client:
             assert (await invoke(client, address(site))).code == 0
@@ -443,14 +443,14 @@ async def test_requests_can_go_over_tls():
 
 async def test_untrusted_certificate_is_an_error():
     contexts = TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))
-    verifying = client_context(TlsSettings(test_mode=False, client_auth_server=True))
+    verifying = client_context(TlsSettings(test_mode_enable=False, client_auth_server=True))
     async with serving(tls=contexts) as site, a_client(tls=verifying) as client:
         with pytest.raises(TlsFailed, match=r"no TLS session: .*certificate"):
             await invoke(client, address(site))
 
 
 async def test_peer_that_speaks_no_tls_is_an_error_of_tls():
-    contexts = TlsContexts(TlsSettings(mode="disabled"), FakeClock(unix_ms=1_800_000_000_000))
+    contexts = TlsContexts(TlsSettings(server_mode="disabled"), FakeClock(unix_ms=1_800_000_000_000))
     async with serving(tls=contexts) as site, a_client(tls=client_context(TlsSettings())) as client:
         with pytest.raises(TlsFailed):
             await invoke(client, address(site))

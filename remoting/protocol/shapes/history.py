@@ -82,6 +82,7 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unix_ms: int
     #: host_port of the server that recorded it.
     ns_id: str
+    #: Type of the row's event; `last_heartbeat` for the line before one that says since when a broker was silent.
     event: str
     broker_id: int | None
     #: For people.

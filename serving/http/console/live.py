@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from remoting.background_tasks import start_task
-from serving.http.console.peers import NumberedPeer
+from serving.http.console.peers import NumberedPeer, new_session
 from serving.http.console.shapes import LiveView, PeerChange, WatchedPeer
 from serving.http.endpoints import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import DirectWriter, event_text
@@ -38,37 +38,31 @@ class EventHeads:
 
     def __init__(self) -> None:
         self._line = bytearray()
-        self._name = self._id = ""
+        #: Of the event that is not complete.
+        self._fields: dict[str, str] = {}
 
     def take(self, chunk: bytes) -> list[EventHead]:
         """Return the events that are complete with these bytes."""
         found: list[EventHead] = []
         *ended, rest = chunk.split(b"\n")
-        for each in ended:
-            self._add(each)
-            if (event := self._line_ended()) is not None:
-                found.append(event)
+        for part in ended:
+            self._add(part)
+            line = self._line.decode(errors="replace").removesuffix("\r")
+            self._line.clear()
+            if line:
+                field, _, value = line.partition(":")
+                self._fields[field] = value.removeprefix(" ")
+                continue
+            event_id = self._fields.get("id", "")
+            if name := self._fields.get("event"):
+                # It is sent back in a header, which takes no control characters.
+                found.append(EventHead(name, event_id if event_id.isprintable() else ""))
+            self._fields.clear()
         self._add(rest)
         return found
 
     def _add(self, part: bytes) -> None:
         self._line += part[: LINE_BYTES_MAX - len(self._line)]
-
-    def _line_ended(self) -> EventHead | None:
-        line = self._line.decode(errors="replace").removesuffix("\r")
-        self._line.clear()
-        if not line:
-            event = EventHead(self._name, self._id) if self._name else None
-            self._name = self._id = ""
-            return event
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            self._name = value
-        elif field == "id" and value.isprintable():
-            # It is sent back in a header, which takes no control characters.
-            self._id = value
-        return None
 
 
 #: Pages that are open at one time.
@@ -173,15 +167,11 @@ class LiveChanges:
 
     @property
     def event_id(self) -> str:
-        """The id of all changes so far."""
         return f"{self._boot_id}-{self._number}"
 
     def client(self) -> aiohttp.ClientSession:
-        """Return what connects to servers: without a proxy of the environment, cookies and .netrc."""
         if self._client is None:
-            self._client = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
-            )
+            self._client = new_session(0)
         return self._client
 
     def open(self, topics: Sequence[str], last_id: str) -> "LiveStream":
@@ -228,7 +218,6 @@ class LiveChanges:
             each.end()
 
     async def close(self) -> None:
-        """Watch nothing any more, and close all connections."""
         self.end_pages()
         if self._ending is not None:
             self._ending.cancel()
@@ -275,7 +264,6 @@ class LiveStream:
         """Write nothing directly: each change is an event of all pages, some ms later or earlier."""
 
     def note(self, peer: NumberedPeer) -> None:
-        """Tell the page that something at a server has changed."""
         self._changed[peer] = None
         self._awake.set()
 

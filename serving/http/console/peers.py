@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Mapping, Sequence
 
+import aiohttp
 import msgspec
 
 from remoting.protocol.addresses import host_and_port, is_loopback
@@ -23,11 +24,16 @@ class NumberedPeer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """host:port."""
         return self.url.partition("://")[2]
 
 
 PeerTable = Mapping[tuple[str, int], NumberedPeer]
+
+
+def new_session(connections_max: int) -> aiohttp.ClientSession:
+    """Return what connects to servers, without a proxy of the environment, cookies and .netrc; 0 for no limit."""
+    connector = aiohttp.TCPConnector(limit=connections_max)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
 
 
 def kind_of(program: str) -> PeerKind:

@@ -4,8 +4,8 @@ It is no open proxy: the operator names the servers, no redirect is followed, an
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import unquote
 
@@ -15,11 +15,11 @@ from yarl import URL
 
 from serving.config.checks import shortened
 from serving.http.connections import cancelled_with_client
-from serving.http.console.peers import NumberedPeer
+from serving.http.console.peers import NumberedPeer, new_session
 from serving.http.console.shapes import PeerView
 from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, TEXT_TYPE
 from serving.http.request_bodies import BODY_S
-from serving.http.views import BodyTooLarge, HttpRefused, RequestTimedOut, TooManyRequests, UnsupportedMediaType
+from serving.http.views import BodyTooLarge, HttpRefused, Places, RequestTimedOut, UnsupportedMediaType
 
 #: Longest answer that is passed on, in bytes; a stream has no limit.
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -70,25 +70,8 @@ class PeerTimedOut(HttpRefused):
     code = "gateway_timeout"
 
 
-class _Places:
-    """How many of one kind are passed on at a time."""
-
-    def __init__(self, places_max: int, what: str) -> None:
-        self._free = self._places_max = places_max
-        self._what = what
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Take a place for as long as this lasts; raises TooManyRequests if none is free."""
-        if not self._free:
-            raise TooManyRequests(
-                f"The console passes {self._places_max} {self._what} on at a time, as many as allowed."
-            )
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
+def _places(places_max: int, what: str) -> Places:
+    return Places(places_max, f"The console passes {places_max} {what} on at a time, as many as allowed.")
 
 
 class PeerRelay:
@@ -96,19 +79,16 @@ class PeerRelay:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._requests = _Places(REQUESTS_MAX, "requests")
-        self._slow_reads = _Places(SLOW_READS_MAX, "reads of the history and of lags")
-        self._streams = _Places(STREAMS_MAX, "streams")
+        self._requests = _places(REQUESTS_MAX, "requests")
+        self._slow_reads = _places(SLOW_READS_MAX, "reads of the history and of lags")
+        self._streams = _places(STREAMS_MAX, "streams")
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
     async def relay(self, request: web.Request, peer: NumberedPeer, token: str) -> web.StreamResponse:
-        """Return the answer of a server to a request; `token` is sent with it unless it is blank.
-
-        Raises HttpRefused.
-        """
+        """Return the answer of a server to a request, sent with `token` unless that is blank; raises HttpRefused."""
         url = _target(request, peer)
         headers: dict[str, str] = {hdrs.ACCEPT: JSON_TYPE, hdrs.ACCEPT_ENCODING: "identity"}
         if token:
@@ -128,7 +108,6 @@ class PeerRelay:
                 return await _whole(answer)
 
     async def probe(self, peer: NumberedPeer) -> PeerView:
-        """Return whether a server answers that it lives, and how fast."""
         loop = asyncio.get_running_loop()
         began, problem = loop.time(), ""
         try:
@@ -187,13 +166,7 @@ class PeerRelay:
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=REQUESTS_MAX + SLOW_READS_MAX + STREAMS_MAX, limit_per_host=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                # No proxy of the environment, no .netrc.
-                trust_env=False,
-                auto_decompress=False,
-            )
+            self._session = new_session(REQUESTS_MAX + SLOW_READS_MAX + STREAMS_MAX)
         return self._session
 
 

@@ -41,7 +41,6 @@ class ConsoleSessions:
 
     @property
     def can_open(self) -> bool:
-        """Whether there is a token to sign in with."""
         return any(token.is_set for token in self._tokens.values())
 
     @property
@@ -73,7 +72,6 @@ class ConsoleSessions:
         return None
 
     def close(self, session_id: str) -> None:
-        """End a session, if there is one of that id."""
         self._open.pop(_digest(session_id), None)
 
 

@@ -76,39 +76,6 @@ class SignInNeeded(HttpRefused):
     code = "unauthorized"
 
 
-class ConsoleParts(msgspec.Struct, frozen=True, kw_only=True):
-    #: The command of the server: `rmq-namesrv`.
-    program: str
-    config: ServerConfig
-    tokens: HttpTokens
-    #: The token of consoleReadTokenFile.
-    reader: AdminToken
-    clock: Clock
-    counters: ServerCounters
-    logs: Logs
-
-
-def add_console(app: web.Application, parts: ConsoleParts) -> None:
-    """Serve the console with an application that has not started; its files are read when the first browser comes."""
-    console = Console(parts)
-    for path, handler in (
-        (ROOT.rstrip("/"), _to_root),
-        (ROOT, console.page),
-        ("/ui/static/{digest}/{file:.+}", console.file),
-        ("/ui/session", console.session),
-        ("/ui/peers", console.peers),
-        ("/ui/live", streaming(console.live, console.may_read, _STREAM_HEADERS)),
-        (_RELAYED, console.relayed),
-    ):
-        app.router.add_get(path, console.guarded(handler))
-    app.router.add_post("/ui/session", console.guarded(console.changing(console.sign_in)))
-    app.router.add_delete("/ui/session", console.guarded(console.changing(console.sign_out)))
-    for method in _CHANGING:
-        app.router.add_route(method, _RELAYED, console.guarded(console.changing(console.relayed_change)))
-    app.on_shutdown.append(console.end_pages)
-    app.on_cleanup.append(console.close)
-
-
 async def _to_root(_: web.Request) -> web.StreamResponse:
     # Relative: a proxy may serve it below another path.
     return web.Response(status=308, headers={hdrs.LOCATION: "ui/"})
@@ -117,15 +84,25 @@ async def _to_root(_: web.Request) -> web.StreamResponse:
 class Console:
     """Answers the paths below /ui/."""
 
-    def __init__(self, parts: ConsoleParts) -> None:
-        self._parts = parts
-        self._sessions = ConsoleSessions(parts.tokens.admin, parts.reader, lambda: secrets.token_urlsafe(32))
+    def __init__(
+        self,
+        program: str,
+        config: ServerConfig,
+        tokens: HttpTokens,
+        reader: AdminToken,
+        clock: Clock,
+        counters: ServerCounters,
+        logs: Logs,
+    ) -> None:
+        """Take the command of the server, such as `rmq-namesrv`, and `reader`, the token of consoleReadTokenFile."""
+        self._clock, self._counters, self._logs = clock, counters, logs
+        self._tries = tokens.tries
+        self._sessions = ConsoleSessions(tokens.admin, reader, lambda: secrets.token_urlsafe(32))
         self._relay = PeerRelay()
         self._files: asyncio.Task[ConsoleFiles] | None = None
         self._probes: asyncio.Task[list[shapes.PeerView]] | None = None
         self._probed_ms = 0
-        config = parts.config
-        self._kind = kind_of(parts.program)
+        self._kind = kind_of(program)
         self._is_on_loopback = is_loopback(config.http_bind_address)
         self._hosts = named_addresses(config.console_hosts) or ()
         self._peers = peer_table(
@@ -134,6 +111,25 @@ class Console:
         self._live = LiveChanges(self._peers.values())
         # Browsers send a cookie to all ports of a host, where other servers may have consoles too.
         self._cookie = f"rmq-console-{self._kind}-{config.http_port}"
+
+    def add_to(self, app: web.Application) -> None:
+        """Serve the console with an application that has not started; its files are read when a browser comes."""
+        for path, handler in (
+            (ROOT.rstrip("/"), _to_root),
+            (ROOT, self.page),
+            ("/ui/static/{digest}/{file:.+}", self.file),
+            ("/ui/session", self.session),
+            ("/ui/peers", self.peers),
+            ("/ui/live", streaming(self.live, self.may_read, _STREAM_HEADERS)),
+            (_RELAYED, self.relayed),
+        ):
+            app.router.add_get(path, self.guarded(handler))
+        app.router.add_post("/ui/session", self.guarded(self.changing(self.sign_in)))
+        app.router.add_delete("/ui/session", self.guarded(self.changing(self.sign_out)))
+        for method in _CHANGING:
+            app.router.add_route(method, _RELAYED, self.guarded(self.changing(self.relayed_change)))
+        app.on_shutdown.append(self.end_pages)
+        app.on_cleanup.append(self.close)
 
     async def end_pages(self, _: web.Application) -> None:
         self._live.end_pages()
@@ -167,14 +163,14 @@ class Console:
                 same_site.check_changer(requested_host(request), origins, sites)
                 return await handler(request)
             except AdminDenied as denied:
-                record_denial(request, denied, self._parts.counters, self._parts.logs)
+                record_denial(request, denied, self._counters, self._logs)
                 raise
 
         return answer
 
     def _session_of(self, request: web.Request) -> ConsoleSession | None:
         session_id = request.cookies.get(self._cookie)
-        return self._sessions.find(session_id, self._parts.clock.now_ms()) if session_id else None
+        return self._sessions.find(session_id, self._clock.now_ms()) if session_id else None
 
     def _is_open(self, request: web.Request) -> bool:
         """Return whether whoever sends the request may read without a session: it is somebody on this machine."""
@@ -183,10 +179,6 @@ class Console:
 
     def may_read(self, request: web.Request) -> web.Request:
         """Return the request of somebody who may read; raises SignInNeeded."""
-        self._check_may_read(request)
-        return request
-
-    def _check_may_read(self, request: web.Request) -> None:
         if not self._is_open(request) and self._session_of(request) is None:
             raise SignInNeeded(
                 "Sign in to the console first."
@@ -194,11 +186,11 @@ class Console:
                 else f"Nobody can sign in: set {PROPERTY} or {READER_PROPERTY} to the path of a file with a token, and "
                 "restart."
             )
+        return request
 
     # Files
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        """Answer the page, whoever opens it: without a session it asks for a token."""
         return _served(request, (await self._loaded()).page, _UNTIL_IT_CHANGES)
 
     async def file(self, request: web.Request) -> web.StreamResponse:
@@ -217,23 +209,22 @@ class Console:
     # Sessions
 
     async def session(self, request: web.Request) -> web.StreamResponse:
-        """Answer what the page may do."""
         return _json(self._view(request, self._session_of(request)))
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Open a session for a token; the answer has its cookie."""
-        now_ms = self._parts.clock.now_ms()
-        begin_try(request, self._parts.tokens.tries, self._parts.logs)
+        now_ms = self._clock.now_ms()
+        begin_try(request, self._tries, self._logs)
         body = await read_body(_SIGN_IN, request)
         if not self._sessions.can_open:
             raise AdminDenied("off", f"Nobody can sign in: {PROPERTY} and {READER_PROPERTY} are blank.")
         opened = self._sessions.open(body.token, now_ms)
-        self._parts.tokens.tries.end(peer_host(request), None if opened else body.token)
+        self._tries.end(peer_host(request), None if opened else body.token)
         if opened is None:
             raise AdminDenied("wrong_token", f"This is neither the token of {PROPERTY} nor that of {READER_PROPERTY}.")
         self._close_session(request)
         session_id, session = opened
-        self._parts.logs.write(CONSOLE_SESSION_OPENED, peer=peer_address(request), rights=session.rights)
+        self._logs.write(CONSOLE_SESSION_OPENED, peer=peer_address(request), rights=session.rights)
         response = _json(self._view(request, session))
         response.set_cookie(
             self._cookie,
@@ -265,15 +256,15 @@ class Console:
             may_change=session is not None and session.rights == "change",
             sign_in="off" if not can_sign_in else "optional" if is_open else "needed",
             signed_in=session is not None,
-            ends_in_ms=session.ends_ms - self._parts.clock.now_ms() if session is not None else None,
+            ends_in_ms=session.ends_ms - self._clock.now_ms() if session is not None else None,
         )
 
     # Other servers
 
     async def peers(self, request: web.Request) -> web.StreamResponse:
         """Answer the servers of this console, and which are reachable."""
-        self._check_may_read(request)
-        now_ms = self._parts.clock.now_ms()
+        self.may_read(request)
+        now_ms = self._clock.now_ms()
         if self._probes is None or now_ms - self._probed_ms >= PROBED_MS:
             self._probed_ms, self._probes = now_ms, start_task(self._probe_all())
         return _json(shapes.PeersView(await asyncio.shield(self._probes)))
@@ -290,7 +281,7 @@ class Console:
 
     async def relayed(self, request: web.Request) -> web.StreamResponse:
         """Answer what another server answers, without a token: reading needs none there."""
-        self._check_may_read(request)
+        self.may_read(request)
         return await self._relay.relay(request, self._peer(request), "")
 
     async def relayed_change(self, request: web.Request) -> web.StreamResponse:
@@ -308,7 +299,7 @@ class Console:
             raise
         finally:
             about = {"peer": peer_address(request), "method": request.method, "path": request.path}
-            self._parts.logs.write(HTTP_ADMIN_REQUEST_ACCEPTED, **about, status=status)
+            self._logs.write(HTTP_ADMIN_REQUEST_ACCEPTED, **about, status=status)
         return response
 
     def _peer(self, request: web.Request) -> NumberedPeer:

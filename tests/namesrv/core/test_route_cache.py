@@ -5,11 +5,11 @@ from builders import TOPIC
 
 from namesrv.core.route_cache import RouteCache
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 
 def ready(body):
-    return PreparedResponse(body, SizeTally(()))
+    return PreparedResponse(body, Histogram(()))
 
 
 def body_of(answers, topic, form):

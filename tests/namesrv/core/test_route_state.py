@@ -47,7 +47,7 @@ from namesrv.refusals import RegistrationRefused
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.topic_kinds import TopicKind
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 MASTER, SLAVE, SECOND_SLAVE = (a_live_key(broker_id=broker_id) for broker_id in range(3))
 OTHER = a_live_key(broker_name="broker-b")
@@ -731,7 +731,7 @@ def keep_answers(state):
     """Keep an answer for every topic there is, and for one that has nothing but a mapping."""
     run_to_completion(state.cluster_info.since(state.cluster_info.changes))
     for topic in ANSWERED:
-        state.route_cache.keep(topic, "java", PreparedResponse(b"{}", SizeTally(())))
+        state.route_cache.keep(topic, "java", PreparedResponse(b"{}", Histogram(())))
 
 
 def kept(state, *topics):

@@ -109,7 +109,7 @@ def test_latencies_are_counted_in_the_exposed_buckets():
 
 
 async def test_route_queries_are_exposed_by_result(site):
-    site.route_counts.found.add(300)
+    site.route_counts.found.observe(300)
     site.route_counts.not_found = 2
     site.route_counts.error = 3
     site.state.route_cache.misses = 1

@@ -8,7 +8,7 @@ from namesrv.settings.durable_settings import load_kv_config
 from namesrv.settings.kv_config import KvConfig
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 from serving.durable_file import DamagedFile, NotReadable, replace
 
 KV = KvConfig().with_value("ns", "key", "value")
@@ -79,7 +79,7 @@ async def test_a_configuration_that_cannot_be_stored_stays_as_it_was(desk):
 
 
 async def test_a_switch_that_routes_depend_on_drops_prepared_answers(desk):
-    desk.state.route_cache.keep("T", "form", PreparedResponse(b"old", SizeTally(())))
+    desk.state.route_cache.keep("T", "form", PreparedResponse(b"old", Histogram(())))
     await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"supportActingMaster=true\n")
     assert desk.state.route_cache.get("T", "form") is None
 

@@ -5,7 +5,7 @@ from listening import E1, E4, E13_START, ROUTE, a_request, serving
 
 from remoting.protocol.codes import ResponseCode
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 #: Two networks of loopback.
 HERE, THERE = "127.0.0.1", "127.0.0.2"
@@ -26,7 +26,7 @@ class Answers:
         prepared = self.prepared.get(connection.audience)
         if prepared is None or not prepared.is_valid:
             self.made += 1
-            prepared = PreparedResponse(b"audience %d" % connection.audience, SizeTally((100,)))
+            prepared = PreparedResponse(b"audience %d" % connection.audience, Histogram((100,)))
             self.prepared[connection.audience] = prepared
         return prepared
 

@@ -14,7 +14,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import decode, encode
 from remoting.server.response_cache import PreparedResponse, ResponseCache
-from remoting.server.statistics import ServerStatistics, SizeTally
+from remoting.server.statistics import Histogram, ServerStatistics
 
 
 class Cached:
@@ -23,7 +23,7 @@ class Cached:
     def __init__(self, bytes_max=100_000):
         self.statistics = ServerStatistics()
         self.known = ResponseCache(ROUTE, self.statistics, bytes_max)
-        self.tally = SizeTally((100, 1000))
+        self.tally = Histogram((100, 1000))
         self.prepared = PreparedResponse(b"body", self.tally)
 
     def find(self, frame):
@@ -51,7 +51,7 @@ def opaque_of(answer):
 
 
 def test_prepared_frame_is_that_of_java():
-    assert PreparedResponse(E2_BODY, SizeTally(())).frame(b"9") == E2
+    assert PreparedResponse(E2_BODY, Histogram(())).frame(b"9") == E2
 
 
 @pytest.mark.parametrize("opaque", [0, 7, -1, 2**31 - 1, -(2**31)])
@@ -65,7 +65,7 @@ def test_prepared_responses_are_counted_by_size(cached):
     large = PreparedResponse(bytes(500), cached.tally)
     for prepared in (cached.prepared, large, cached.prepared):
         prepared.frame(b"1")
-    assert (cached.tally.buckets, cached.tally.total) == ([2, 1, 0], 508)
+    assert (cached.tally.buckets, cached.tally.sum) == ([2, 1, 0], 508)
 
 
 @pytest.mark.parametrize("frame", [E1, E4], ids=["JSON", "ROCKETMQ"])
@@ -137,7 +137,7 @@ def test_frame_with_a_wrong_length_is_not_found_in_the_cache(cached, cut):
 
 
 def test_invalidated_response_keeps_no_bytes():
-    large = PreparedResponse(bytes(1_000_000), SizeTally(()))
+    large = PreparedResponse(bytes(1_000_000), Histogram(()))
     large.invalidate()
     assert large.body == b""
 

@@ -39,7 +39,7 @@ from remoting.server.limits import BodyLimits, ServerOptions
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.server import BindError, RemotingServer
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 
 class Body:
@@ -105,7 +105,7 @@ async def test_an_unsupported_code_is_answered_as_the_java_server_answers():
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
 async def test_prepared_response_is_the_frame_of_java(code):
-    async with serving(lambda *_: PreparedResponse(E2_BODY, SizeTally(()))) as site:
+    async with serving(lambda *_: PreparedResponse(E2_BODY, Histogram(()))) as site:
         peer = await site.connect()
         await peer.send(a_request(code, 9))
         assert await peer.frame() == E2
@@ -113,7 +113,7 @@ async def test_prepared_response_is_the_frame_of_java(code):
 
 
 async def test_prepared_response_has_a_binary_header_if_configured():
-    prepared = PreparedResponse(b"body", SizeTally(()))
+    prepared = PreparedResponse(b"body", Histogram(()))
     async with serving(lambda *_: prepared, serialize_type=SerializeType.ROCKETMQ) as site:
         peer = await site.connect()
         for opaque in (9, 10):
@@ -128,7 +128,7 @@ async def test_cached_response_is_sent_until_it_is_invalidated():
     carried_out = []
 
     def route(request, connection):
-        carried_out.append(PreparedResponse(b"%d" % len(carried_out), SizeTally(())))
+        carried_out.append(PreparedResponse(b"%d" % len(carried_out), Histogram(())))
         return carried_out[-1]
 
     async with serving(route) as site:
@@ -144,7 +144,7 @@ async def test_cached_response_is_sent_until_it_is_invalidated():
 
 
 async def test_deferred_cached_request_gets_the_response_valid_at_its_turn():
-    old, new = (PreparedResponse(letter * 50_000, SizeTally(())) for letter in (b"o", b"n"))
+    old, new = (PreparedResponse(letter * 50_000, Histogram(())) for letter in (b"o", b"n"))
     current = [old]
     async with serving(lambda *_: current[0], **SMALL_BUFFERS) as site:
         peer = await site.connect_with_little_room()
@@ -159,7 +159,7 @@ async def test_deferred_cached_request_gets_the_response_valid_at_its_turn():
 
 
 async def test_peer_that_sends_cached_requests_only_is_a_client():
-    async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
+    async with serving(lambda *_: PreparedResponse(b"body", Histogram(()))) as site:
         await site.answers_to(a_request(ROUTE, 1))
         newcomer = await site.connect()
         await newcomer.request(a_request(ROUTE, 2))
@@ -167,7 +167,7 @@ async def test_peer_that_sends_cached_requests_only_is_a_client():
 
 
 async def test_draining_server_sends_no_cached_responses():
-    async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
+    async with serving(lambda *_: PreparedResponse(b"body", Histogram(()))) as site:
         peer = await site.connect()
         assert (await peer.request(a_request(ROUTE, 1))).code == 0
         site.server.drain()
@@ -184,7 +184,7 @@ async def test_oneway_request_is_processed_and_never_answered(code):
             raise BodyError("unreadable")
         if request.opaque == 2:
             raise ZeroDivisionError
-        return PreparedResponse(b"body", SizeTally(())) if request.opaque == 3 else request.reply()
+        return PreparedResponse(b"body", Histogram(())) if request.opaque == 3 else request.reply()
 
     async with serving(note) as site:
         oneway = b"".join(a_request(code, opaque, flag=2) for opaque in range(1, 5))

@@ -56,7 +56,7 @@ async def secured(site, context):
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_a_tls_peer_is_served_with_the_certificate_of_the_files(settings, trusting, mode, version):
     trusting.minimum_version = trusting.maximum_version = version
-    async with serving(route, tls=loaded(settings(mode=mode))) as site:
+    async with serving(route, tls=loaded(settings(server_mode=mode))) as site:
         peer = await secured(site, trusting)
         for _ in range(3):
             assert (await peer.request(E1)).body == E2_BODY
@@ -73,7 +73,9 @@ async def test_a_plain_peer_is_served_beside_them_in_permissive_mode(settings, t
 async def test_in_enforcing_mode_a_plain_command_is_not_carried_out(settings, code):
     carried_out = []
 
-    async with serving(lambda request, _: carried_out.append(request), tls=loaded(settings(mode="enforcing"))) as site:
+    async with serving(
+        lambda request, _: carried_out.append(request), tls=loaded(settings(server_mode="enforcing"))
+    ) as site:
         peer = await site.connect()
         await peer.send(a_request(code))
         assert await peer.until_closed() == b""
@@ -83,7 +85,7 @@ async def test_in_enforcing_mode_a_plain_command_is_not_carried_out(settings, co
 
 
 @pytest.mark.parametrize(
-    "tls", [None, TlsContexts(TlsSettings(mode="disabled"), FakeClock())], ids=["none", "disabled"]
+    "tls", [None, TlsContexts(TlsSettings(server_mode="disabled"), FakeClock())], ids=["none", "disabled"]
 )
 async def test_without_tls_a_tls_peer_is_closed_and_plain_ones_are_served(tls):
     async with serving(tls=tls) as site:
@@ -102,7 +104,7 @@ async def test_test_mode_serves_tls_without_any_file():
 
 
 async def test_without_a_certificate_tls_peers_are_closed_and_plain_ones_are_served(settings):
-    contexts = TlsContexts(settings(key_path="/nowhere"), FakeClock())
+    contexts = TlsContexts(settings(server_key_path="/nowhere"), FakeClock())
     contexts.reload()
     async with serving(tls=contexts) as site:
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -114,7 +116,7 @@ async def test_without_a_certificate_tls_peers_are_closed_and_plain_ones_are_ser
 
 @pytest.mark.parametrize("start", [E13_START, V2_START], ids=["v1", "v2"])
 async def test_a_proxy_header_may_come_before_tls(settings, trusting, start):
-    async with serving(tls=loaded(settings(mode="enforcing"))) as site:
+    async with serving(tls=loaded(settings(server_mode="enforcing"))) as site:
         peer = await connect_behind(site, start, trusting)
         assert (await peer.request(E1)).code == 0
         assert site.observed.of("opened")[0].peer == "9.9.9.9:1234"
@@ -142,7 +144,9 @@ async def test_new_connections_use_a_renewed_certificate_and_old_ones_go_on(tmp_
 async def test_a_demanded_client_certificate_must_be_shown_and_trusted(
     tmp_path, settings, authority, trusting, version
 ):
-    demanding = settings(auth_client=True, need_client_auth="require", trust_cert_path=str(tmp_path / "ca.pem"))
+    demanding = settings(
+        server_auth_client=True, server_need_client_auth="require", server_trust_cert_path=str(tmp_path / "ca.pem")
+    )
     trusting.minimum_version = trusting.maximum_version = version
     async with serving(tls=loaded(demanding)) as site:
         strangers = Authority("Stranger").write_pair(tmp_path, "stranger")

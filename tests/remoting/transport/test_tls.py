@@ -27,7 +27,7 @@ def test_the_context_in_use_has_the_end_of_its_certificate(settings):
 def test_there_is_no_context_before_the_files_are_read_nor_if_they_are_not_set(settings):
     with pytest.raises(TlsError, match="not loaded yet"):
         contexts(settings()).server_context()
-    for missing, name in (("key_path", "tls.server.keyPath"), ("cert_path", "tls.server.certPath")):
+    for missing, name in (("server_key_path", "tls.server.keyPath"), ("server_cert_path", "tls.server.certPath")):
         loaded = contexts(settings(**{missing: ""}))
         error = loaded.reload()
         assert f"{name}: not set" in str(error)
@@ -37,7 +37,7 @@ def test_there_is_no_context_before_the_files_are_read_nor_if_they_are_not_set(s
 
 
 def test_test_mode_makes_a_certificate_at_the_first_use_and_keeps_it():
-    made = contexts(TlsSettings(key_path="/nowhere"))
+    made = contexts(TlsSettings(server_key_path="/nowhere"))
     assert made.reload() is None
     assert not made.changed()
     assert made.server_context() is made.server_context()
@@ -53,17 +53,17 @@ def test_test_mode_without_a_writable_folder_is_an_error(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"key_path": "/nowhere/key"}, "tls.server.keyPath=/nowhere/key: No such file"),
-        ({"cert_path": "/nowhere/cert"}, "tls.server.certPath=/nowhere/cert: No such file"),
-        ({"cert_path": __file__}, "tls.server.certPath=.*no certificate"),
-        ({"key_path": __file__}, "tls.server.keyPath=.*does not go with"),
-        ({"need_client_auth": "require"}, "require needs tls.server.authClient=true"),
+        ({"server_key_path": "/nowhere/key"}, "tls.server.keyPath=/nowhere/key: No such file"),
+        ({"server_cert_path": "/nowhere/cert"}, "tls.server.certPath=/nowhere/cert: No such file"),
+        ({"server_cert_path": __file__}, "tls.server.certPath=.*no certificate"),
+        ({"server_key_path": __file__}, "tls.server.keyPath=.*does not go with"),
+        ({"server_need_client_auth": "require"}, "require needs tls.server.authClient=true"),
         (
-            {"need_client_auth": "require", "auth_client": True, "trust_cert_path": "/nowhere"},
+            {"server_need_client_auth": "require", "server_auth_client": True, "server_trust_cert_path": "/nowhere"},
             "tls.server.trustCertPath=/nowhere: No such file",
         ),
         (
-            {"need_client_auth": "require", "auth_client": True, "trust_cert_path": __file__},
+            {"server_need_client_auth": "require", "server_auth_client": True, "server_trust_cert_path": __file__},
             "tls.server.trustCertPath=.*no certificate",
         ),
         ({"ciphers": "NO_SUCH_CIPHER"}, "tls.ciphers=NO_SUCH_CIPHER: no cipher"),
@@ -80,13 +80,13 @@ def test_settings_that_make_no_context_are_named(settings, changes, problem):
 
 def test_an_encrypted_key_needs_its_password(tmp_path, authority):
     key, cert = authority.write_pair(tmp_path, "locked", password="open sesame")
-    locked = {"test_mode": False, "key_path": key, "cert_path": cert}
-    assert contexts(TlsSettings(**locked, key_password="open sesame")).reload() is None
+    locked = {"test_mode_enable": False, "server_key_path": key, "server_cert_path": cert}
+    assert contexts(TlsSettings(**locked, server_key_password="open sesame")).reload() is None
     for password in ("", "wrong"):
-        error = contexts(TlsSettings(**locked, key_password=password)).reload()
+        error = contexts(TlsSettings(**locked, server_key_password=password)).reload()
         assert "does not go with" in str(error)
         assert error.path == key
-    assert "open sesame" not in repr(TlsSettings(key_password="open sesame"))
+    assert "open sesame" not in repr(TlsSettings(server_key_password="open sesame"))
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,15 @@ def test_an_encrypted_key_needs_its_password(tmp_path, authority):
 )
 def test_clients_are_verified_as_the_settings_require(tmp_path, settings, authority, need, auth_client, mode):
     trust = authority.write(tmp_path / "ca.pem")
-    loaded = contexts(settings(need_client_auth=need, auth_client=auth_client, trust_cert_path=trust))
+    loaded = contexts(
+        settings(server_need_client_auth=need, server_auth_client=auth_client, server_trust_cert_path=trust)
+    )
     assert loaded.reload() is None
     assert loaded.server_context().verify_mode == mode
 
 
 def test_without_a_trust_file_clients_are_verified_with_the_authorities_of_the_system(settings):
-    assert contexts(settings(need_client_auth="require", auth_client=True)).reload() is None
+    assert contexts(settings(server_need_client_auth="require", server_auth_client=True)).reload() is None
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_ciphers_may_have_the_names_that_java_uses(settings, java, openssl):
 
 def replace(settings, authority, tmp_path, *which):
     key, cert = authority.write_pair(tmp_path, "next")
-    for name, new in (("key_path", key), ("cert_path", cert)):
+    for name, new in (("server_key_path", key), ("server_cert_path", cert)):
         if name in which:
             Path(getattr(settings, name)).write_bytes(Path(new).read_bytes())
 
@@ -162,7 +164,7 @@ def test_another_key_and_another_certificate_together_call_for_a_reload(settings
     assert not loaded.changed()
     replace(loaded.settings, authority, tmp_path, "key_path")
     assert not loaded.changed(), "the certificate has still to come"
-    replace(loaded.settings, authority, tmp_path, "key_path", "cert_path")
+    replace(loaded.settings, authority, tmp_path, "server_key_path", "server_cert_path")
     assert loaded.changed()
     assert loaded.reload() is None
     assert not loaded.changed()
@@ -171,7 +173,9 @@ def test_another_key_and_another_certificate_together_call_for_a_reload(settings
 
 def test_another_trust_file_calls_for_a_reload_and_a_deleted_file_does_not(settings, authority, tmp_path):
     trust = Path(authority.write(tmp_path / "ca.pem"))
-    loaded = contexts(settings(auth_client=True, need_client_auth="require", trust_cert_path=str(trust)))
+    loaded = contexts(
+        settings(server_auth_client=True, server_need_client_auth="require", server_trust_cert_path=str(trust))
+    )
     loaded.reload()
     trust.unlink()
     assert not loaded.changed()
@@ -183,22 +187,22 @@ def test_a_failed_reload_keeps_the_old_and_is_tried_again_when_the_files_are_who
     loaded = contexts(settings())
     loaded.reload()
     first = loaded.server_context()
-    replace(loaded.settings, authority, tmp_path, "key_path", "cert_path")
-    whole = Path(loaded.settings.cert_path).read_bytes()
-    Path(loaded.settings.cert_path).write_bytes(whole[:200])
+    replace(loaded.settings, authority, tmp_path, "server_key_path", "server_cert_path")
+    whole = Path(loaded.settings.server_cert_path).read_bytes()
+    Path(loaded.settings.server_cert_path).write_bytes(whole[:200])
     assert loaded.changed()
     assert "tls.server.certPath" in str(loaded.reload())
     assert loaded.server_context() is first
     assert loaded.certificate_expiry_unix_s == end_unix_s()
     assert not loaded.changed(), "the same broken files are not tried for ever"
-    Path(loaded.settings.cert_path).write_bytes(whole)
+    Path(loaded.settings.server_cert_path).write_bytes(whole)
     assert loaded.changed()
     assert loaded.reload() is None
     assert loaded.server_context() is not first
 
 
 def test_server_without_tls_reads_no_file(settings):
-    off = contexts(settings(mode="disabled", key_path="/nowhere"))
+    off = contexts(settings(server_mode="disabled", server_key_path="/nowhere"))
     assert off.reload() is None
     assert not off.changed()
 
@@ -209,8 +213,8 @@ def test_server_without_tls_reads_no_file(settings):
 def test_client_verifies_servers_only_if_configured(tmp_path, authority):
     trust = authority.write(tmp_path / "ca.pem")
     assert client_context(TlsSettings(client_auth_server=True)).verify_mode == ssl.CERT_NONE, "test mode trusts all"
-    assert client_context(TlsSettings(test_mode=False)).verify_mode == ssl.CERT_NONE
-    verifying = TlsSettings(test_mode=False, client_auth_server=True, client_trust_cert_path=trust)
+    assert client_context(TlsSettings(test_mode_enable=False)).verify_mode == ssl.CERT_NONE
+    verifying = TlsSettings(test_mode_enable=False, client_auth_server=True, client_trust_cert_path=trust)
     context = client_context(verifying)
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert not context.check_hostname
@@ -219,6 +223,6 @@ def test_client_verifies_servers_only_if_configured(tmp_path, authority):
 
 def test_a_client_shows_its_certificate_if_it_has_one(tmp_path, authority):
     key, cert = authority.write_pair(tmp_path, "client")
-    client_context(TlsSettings(test_mode=False, client_key_path=key, client_cert_path=cert))
+    client_context(TlsSettings(test_mode_enable=False, client_key_path=key, client_cert_path=cert))
     with pytest.raises(TlsError, match=r"tls\.client\.keyPath=/nowhere"):
-        client_context(TlsSettings(test_mode=False, client_key_path="/nowhere", client_cert_path=cert))
+        client_context(TlsSettings(test_mode_enable=False, client_key_path="/nowhere", client_cert_path=cert))

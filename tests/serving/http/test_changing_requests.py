@@ -14,7 +14,7 @@ from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER
 
 from serving.http import openapi, request_bodies
 from serving.http.admin_access import FAILURES_MAX
-from serving.http.endpoints import BODY_BYTES_MAX, Endpoint, Parameter
+from serving.http.endpoints import BODY_BYTES_MAX, Parameter
 from serving.http.paths import delete, endpoints_of, get, post, put
 from serving.http.views import NotFound, StateConflict, UnprocessableBody, ViewRequest
 
@@ -394,30 +394,6 @@ async def test_body_of_a_denied_request_is_not_read(server):
 
 
 # Declarations
-
-
-class Lenient(msgspec.Struct):
-    topic: str
-
-
-class LenientWithin(msgspec.Struct, forbid_unknown_fields=True):
-    topics: list[Lenient]
-
-
-@pytest.mark.parametrize("shape", [Lenient, LenientWithin])
-def test_body_that_would_take_unknown_fields_cannot_be_declared(shape):
-    with pytest.raises(ValueError, match="Lenient must be declared with forbid_unknown_fields=True"):
-        Endpoint("/topics", Topics().create, "A new topic.", method="POST", body=shape)
-
-
-def test_change_that_waits_cannot_be_declared():
-    with pytest.raises(ValueError, match="POST /topics waits"):
-        Endpoint("/topics", Topics().create, "A new topic.", method="POST", body=NewTopic, waits=True)
-
-
-def test_get_with_a_body_cannot_be_declared():
-    with pytest.raises(ValueError, match="GET /topics has a body"):
-        Endpoint("/topics", Topics().create, "A new topic.", body=NewTopic)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Paths that are declared on methods: their table, their description, and what a real server answers with them."""
 
+import re
 from dataclasses import dataclass, field
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.http_site import HttpSite
 from other_server import OTHER
+from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
 from serving.http import openapi
 from serving.http.endpoints import Parameter
@@ -130,20 +132,15 @@ def test_the_description_has_summaries_shapes_bodies_and_refusals():
     assert [parameter["name"] for parameter in listing["parameters"]] == ["prefix", "limit", "cursor"]
 
 
-class Unexplained:
-    @get("/topics/{topic}")
-    def topic(self) -> TopicView:
-        """A topic."""
-
-
-class Odd:
-    @get("/topics")
-    def topics(self, prefix: str) -> TopicListing:
-        """Topics."""
-
-
-def test_a_declaration_that_cannot_hold_is_refused_when_the_table_is_made():
-    with pytest.raises(ValueError, match=r"/topics/{topic} has other parts"):
-        endpoints_of(Unexplained())
-    with pytest.raises(TypeError, match=r"Odd.topics takes prefix"):
-        endpoints_of(Odd())
+@pytest.mark.parametrize(
+    "endpoint",
+    [*NAMESRV_ENDPOINTS, *CONTROLLER_ENDPOINTS, *OFFSET_MANAGER_ENDPOINTS],
+    ids=lambda endpoint: f"{endpoint.method} {endpoint.path}",
+)
+def test_each_declaration_of_a_server_holds(endpoint):
+    assert sorted(re.findall(r"{(\w+)}", endpoint.path)) == sorted(part.name for part in endpoint.parts)
+    assert not (endpoint.changes and (endpoint.waits or endpoint.streams)), "no change is cancelled half-way"
+    assert endpoint.changes or endpoint.body is None, "a GET has no body"
+    shapes = msgspec.json.schema_components([endpoint.body])[1] if endpoint.body else {}
+    lenient = [name for name, each in shapes.items() if each.get("additionalProperties", True) and "properties" in each]
+    assert not lenient, "bodies must be declared with forbid_unknown_fields=True"

@@ -49,11 +49,6 @@ class WaitingServer(HttpSite):
         super().__init__(OTHER, Views())
         (self.waiting,) = self.views
 
-    async def __aenter__(self):
-        await super().__aenter__()
-        (self.connections,) = self.app[connections.CONNECTIONS]
-        return self
-
     async def abandoned(self, path):
         """Request something, and leave once the view has begun."""
         with socket.create_connection(("127.0.0.1", self.server.port)) as client:
@@ -62,7 +57,7 @@ class WaitingServer(HttpSite):
 
     async def closed(self):
         """Return once all connections are closed, and whoever was cancelled for it has ended."""
-        await self.until(lambda: not self.connections._open)
+        await self.until(lambda: not self.app[connections.CONNECTIONS])
         for _ in range(5):
             await asyncio.sleep(0)
 

@@ -95,17 +95,14 @@ def test_a_descriptor_that_does_not_block_is_waited_for(pipe):
     assert (got, writer.dropped) == (200_000, 0)
 
 
-def test_a_writer_with_several_users_ends_with_the_last_of_them(pipe):
+def test_what_comes_after_the_end_is_lost(pipe):
     reading, writing = pipe
     writer = LineWriter(writing)
-    second = writer.shared()
-    writer.put(b"both")
+    writer.put(b"in time")
     writer.close(5)
-    second.put(b"second")
-    second.close(5)
-    second.put(b"late")
+    writer.put(b"late")
     os.close(writing)
-    assert read_all(reading).split() == [b"both", b"second"]
+    assert (read_all(reading), writer.dropped) == (b"in time\n", 1)
 
 
 def test_a_descriptor_that_cannot_be_waited_for_costs_lines_and_the_next_are_written(pipe):

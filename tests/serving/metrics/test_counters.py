@@ -2,7 +2,8 @@
 
 import pytest
 
-from serving.metrics.counters import LABEL_CHARS_MAX, OTHER, CounterTable, Histogram, HistogramTable
+from remoting.server.statistics import Histogram
+from serving.metrics.counters import LABEL_CHARS_MAX, OTHER, CounterTable, HistogramTable
 
 
 def test_known_label_sets_start_at_zero():

@@ -15,7 +15,6 @@ from serving.metrics.counters import CounterTable
 from serving.process.broker_access import (
     ADDRESSES_MAX,
     KEY_BYTES_MAX,
-    OptionNames,
     SigningLog,
     credentials_of,
     signer_of,
@@ -102,7 +101,7 @@ def test_a_misspelled_key_is_not_shown_either():
 
 def signing_log(logs, counters=None, *, has_keys=True, **options):
     counters = counters or CounterTable(known=[()])
-    return SigningLog(logs, OptionNames("the keys", "the list"), counters, has_keys=has_keys, **options)
+    return SigningLog(logs, "the keys", "the list", counters, has_keys=has_keys, **options)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 
-from history.server_rows import LifecycleEvent
+from history.server_rows import lifecycle
 from serving.logging.events import Level
 from serving.logging.logs import Logs, json_line
 from serving.metrics.families import FamilyMaker
@@ -37,7 +37,7 @@ class LookFailed(Event, frozen=True, kw_only=True):
         return (Observation(LOOKS, 0.5),)
 
     def rows(self):
-        return (LifecycleEvent("ready"),)
+        return (lifecycle("ready"),)
 
 
 class Looked(Event, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 ROLE, SLAVE_ROLE, PEER = "10.9.0.5:10911", "10.9.0.6:10911", "127.0.0.1:5000"
 OTHER = "10.0.0.9:10911"
@@ -83,7 +83,7 @@ class Checked:
 def test_address_is_given_once_it_leads_to_the_master_and_cached_routes_go():
     checked = Checked()
     assert (checked.addresses(), checked.due()) == ({0: MASTER, 1: SLAVE}, [OF_MASTER])
-    checked.state.route_cache.keep(TOPIC, "form", PreparedResponse(b"", SizeTally(())))
+    checked.state.route_cache.keep(TOPIC, "form", PreparedResponse(b"", Histogram(())))
     change = checked.answer()
     assert (change.check.state, change.before) == (CheckState.IN_FORCE, CheckState.WAITING)
     assert checked.state.route_cache.get(TOPIC, "form") is None

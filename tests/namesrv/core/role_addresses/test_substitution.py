@@ -10,7 +10,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.routes import in_zone
 from namesrv.settings.config import NameServerConfig
 from remoting.server.response_cache import PreparedResponse
-from remoting.server.statistics import SizeTally
+from remoting.server.statistics import Histogram
 
 ROLE, PEER = "10.9.0.5:10911", "127.0.0.1:5000"
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
@@ -110,7 +110,7 @@ def test_role_address_is_held_for_ten_seconds_at_most_while_a_member_lives():
 
 
 def a_prepared():
-    return PreparedResponse(b"", SizeTally(()))
+    return PreparedResponse(b"", Histogram(()))
 
 
 def test_new_master_ends_the_hold_of_the_former_one():
