@@ -12,51 +12,41 @@ from dashboards.boards.shared import (
     of_each,
     quantile_of_each,
 )
-from dashboards.panels import Board, Query, Row, bad_above, lines, worse_above
-from dashboards.promql import BY_INSTANCE, mean, quantile, rate
+from dashboards.grafana import Board, Row, bad_above, lines, worse_above
+from dashboards.promql import BY_INSTANCE, Query, mean, over, quantile, rate
 
 _PREFIX: Final = "rocketmq_namesrv_"
 _SLOW_S: Final = (0.01, 0.05)
 
+
+def _cache_events(result: str) -> Query:
+    return rate(f"{_PREFIX}route_cache_events_total", f"{BY_INSTANCE}, result{result}", by="instance")
+
+
+_ASKED: Final = _cache_events('=~"hit|miss"')
+
 _ROUTES: Final = Row(
     "Routes",
     (
-        lines(
-            "Route queries", "By how they ended.", (of_each(f"{_PREFIX}route_queries_total", "result"),), unit="reqps"
-        ),
+        lines("Route queries", "By how they ended.", of_each(f"{_PREFIX}route_queries_total", "result"), unit="reqps"),
         lines(
             "Answers from memory",
             "Share of route queries that were answered with a route that was encoded before. It falls "
             "while brokers come and go.",
-            (
-                Query(
-                    rate(f"{_PREFIX}route_cache_events_total", f'{BY_INSTANCE}, result="hit"', by="instance")
-                    + " / ("
-                    + rate(f"{_PREFIX}route_cache_events_total", f'{BY_INSTANCE}, result=~"hit|miss"', by="instance")
-                    + " > 0)",
-                    "{{instance}}",
-                ),
-            ),
+            _cache_events('="hit"').then(f"/ ({_ASKED} > 0)"),
             unit="percentunit",
         ),
         lines(
             "Encoded routes dropped",
             "Because something of them changed; each is encoded again when it is asked for.",
-            (
-                Query(
-                    rate(f"{_PREFIX}route_cache_events_total", f'{BY_INSTANCE}, result="invalidated"', by="instance"),
-                    "{{instance}}",
-                ),
-            ),
+            _cache_events('="invalidated"'),
             unit="ops",
         ),
         lines(
             "Size of route answers",
             "Mean and p99 of what was sent. It grows with the number of brokers that hold a topic.",
-            (
-                Query(mean(f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance"), "{{instance}} mean"),
-                Query(quantile(0.99, f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance"), "{{instance}} p99"),
-            ),
+            mean(f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance").named("mean"),
+            quantile(0.99, f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance").named("p99"),
             unit="bytes",
             limits=worse_above(256 << 10, 1 << 20),
         ),
@@ -64,26 +54,24 @@ _ROUTES: Final = Row(
             "Watched routes",
             "Topics of which it is noted who fetches their routes, while a controller takes queues away. "
             "Each query for one of them takes twice as long; 64 is the limit.",
-            (now_of_each(f"{_PREFIX}watched_routes"),),
+            now_of_each(f"{_PREFIX}watched_routes"),
         ),
         lines(
             "Watchers",
             "Programs that watch routes or brokers; routeWatchersMax is the limit of both together.",
-            (now_of_each(f"{_PREFIX}watchers", "watch"),),
+            now_of_each(f"{_PREFIX}watchers", "watch"),
         ),
         lines(
             "Watchers that missed changes",
             "Gaps, by reason, and watchers that were refused or read nothing. unknown_id: they came from "
             "another NameServer, or this one was restarted. slow_reader and stalled: look at the client.",
-            (
-                grown_of_each(f"{_PREFIX}watch_gaps_total", "reason"),
-                grown_of_each(f"{_PREFIX}watchers_dropped_total", "reason"),
-            ),
+            grown_of_each(f"{_PREFIX}watch_gaps_total", "reason"),
+            grown_of_each(f"{_PREFIX}watchers_dropped_total", "reason"),
         ),
         lines(
             "Look for silent brokers",
             "How long one look takes, p99. It is made on the loop.",
-            (quantile_of_each(0.99, f"{_PREFIX}expiry_scan_duration_seconds"),),
+            quantile_of_each(0.99, f"{_PREFIX}expiry_scan_duration_seconds"),
             unit="s",
             limits=worse_above(0.05, 0.2),
         ),
@@ -91,19 +79,19 @@ _ROUTES: Final = Row(
             "Brokers told of a smaller id",
             "Members of a set are told which of them has the smallest broker id now. Failed: this host "
             "cannot connect to the broker's address, which finds out by its own poll.",
-            (grown_of_each(f"{_PREFIX}min_broker_id_notifications_total", "result"),),
+            grown_of_each(f"{_PREFIX}min_broker_id_notifications_total", "result"),
             limits=bad_above(10),
         ),
         lines(
             "KV entries",
             "Of all namespaces. NameServers do not copy them from each other: a difference means that one "
             "of them missed a command.",
-            (now_of_each(f"{_PREFIX}kv_entries"),),
+            now_of_each(f"{_PREFIX}kv_entries"),
         ),
         lines(
             "Changes of the KV table",
             "Failed ones could not be written to disk, and nothing changed.",
-            (grown_of_each(f"{_PREFIX}kv_changes_total", "result"),),
+            grown_of_each(f"{_PREFIX}kv_changes_total", "result"),
         ),
     ),
 )
@@ -115,14 +103,14 @@ _ROLE_ADDRESSES: Final = Row(
             "Versions of the rules",
             "How many NameServers have each digest of the rules. More than one line for longer than it "
             "takes to distribute a file: clients get different addresses from different NameServers.",
-            (Query(f"count by (digest) ({_PREFIX}role_addresses_info{{{BY_INSTANCE}}})", "{{digest}}"),),
+            over("count", f"{_PREFIX}role_addresses_info{{{BY_INSTANCE}}}", "digest"),
         ),
-        lines("Rules in force", "None without roleAddressFile.", (now_of_each(f"{_PREFIX}role_address_rules"),)),
+        lines("Rules in force", "None without roleAddressFile.", now_of_each(f"{_PREFIX}role_address_rules")),
         lines(
             "Problems of role addresses",
             "waiting: no broker is registered for which the address stands. file, loop, refused: clients "
             "do not get it. failing: they have it, and it has led nowhere for 15 s.",
-            (now_of_each(f"{_PREFIX}role_address_problems", "kind"),),
+            now_of_each(f"{_PREFIX}role_address_problems", "kind"),
             limits=bad_above(1),
         ),
     ),

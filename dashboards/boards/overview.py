@@ -4,28 +4,28 @@ from functools import partial
 from typing import Final
 
 from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS, PLANE
-from dashboards.panels import (
-    Board,
-    Link,
+from dashboards.grafana import Board, Link, Row, TableColumn, bad_above, good_from, lines, stat, table, worse_above
+from dashboards.promql import (
+    BY_CLUSTER,
+    BY_PLANE,
+    CONTROLLER_JOBS,
+    SERVER_JOBS,
     Query,
-    Row,
-    TableColumn,
-    bad_above,
-    good_from,
-    lines,
-    stat,
-    table,
-    worse_above,
+    increase,
+    over,
+    quantiles,
+    rate,
+    total,
 )
-from dashboards.promql import BY_CLUSTER, BY_PLANE, CONTROLLER_JOBS, SERVER_JOBS, increase, quantile, rate
 
 _stat = partial(stat, width=4, height=5)
+_NO_MASTER: Final = f'{BY_CLUSTER}, state="no_master"'
 _ONE_LEADER: Final = ((None, "red"), (1.0, "green"), (2.0, "red"))
 
 
-def _seen_by_most(metric: str, selector: str) -> str:
+def _seen_by_most(metric: str, selector: str) -> Query:
     """Return a number of brokers or sets as the NameServer has it that sees most of them."""
-    return f"max(sum by (instance) ({metric}{{{selector}}}))"
+    return over("max", total(metric, selector, by="instance"))
 
 
 _NOW: Final = Row(
@@ -35,51 +35,42 @@ _NOW: Final = Row(
             "Ready NameServers",
             "That serve brokers and clients. Clients try the next one when theirs is gone; without any, "
             "nobody finds a new route.",
-            (Query(f"sum(rocketmq_namesrv_ready{{{BY_PLANE}}}) or vector(0)"),),
+            total("rocketmq_namesrv_ready").then("or vector(0)"),
             limits=good_from(1),
             links=(Link("NameServers", "rmq-namesrv"),),
         ),
         _stat(
             "Servers down",
             "NameServers and controllers that Prometheus cannot scrape.",
-            (Query(f"count(up{{{BY_PLANE}, {SERVER_JOBS}}} == 0) or vector(0)"),),
+            Query(f"count(up{{{BY_PLANE}, {SERVER_JOBS}}} == 0) or vector(0)"),
             limits=bad_above(1),
             links=(Link("NameServers", "rmq-namesrv"), Link("Controllers", "rmq-controller")),
         ),
         _stat(
             "Living brokers",
             "As the NameServer has it that sees most; those that the controller expects and does not hear are missing.",
-            (
-                Query(_seen_by_most("rocketmq_namesrv_active_brokers", BY_CLUSTER), "living"),
-                Query(
-                    f"sum(rocketmq_controller_replicas{{{BY_CLUSTER}}})"
-                    f" - sum(rocketmq_controller_active_brokers{{{BY_CLUSTER}}})",
-                    "missing",
-                ),
-            ),
+            _seen_by_most("rocketmq_namesrv_active_brokers", BY_CLUSTER).named("living"),
+            total("rocketmq_controller_replicas", BY_CLUSTER)
+            .then(f"- {total('rocketmq_controller_active_brokers', BY_CLUSTER)}")
+            .named("missing"),
             links=(Link("Brokers", "rmq-brokers"),),
         ),
         _stat(
             "Sets without master",
             "Nobody takes messages for them. For NameServers a set has none when its master left and no "
             "slave may act for it; it is away when all of its brokers left.",
-            (
-                Query(f'sum(rocketmq_controller_broker_sets{{{BY_CLUSTER}, state="no_master"}})', "controller"),
-                Query(_seen_by_most("rocketmq_namesrv_broker_sets", f'{BY_CLUSTER}, state="no_master"'), "NameServers"),
-                Query(_seen_by_most("rocketmq_namesrv_away_broker_sets", BY_CLUSTER), "away"),
-            ),
+            total("rocketmq_controller_broker_sets", _NO_MASTER).named("controller"),
+            _seen_by_most("rocketmq_namesrv_broker_sets", _NO_MASTER).named("NameServers"),
+            _seen_by_most("rocketmq_namesrv_away_broker_sets", BY_CLUSTER).named("away"),
             limits=bad_above(1),
             links=(Link("Controllers", "rmq-controller"),),
         ),
         _stat(
             "Leading controllers",
             "One of a group leads. None: no broker gets a new role. Two: they do not share a store.",
-            (
-                # When none can be scraped there is no role at all; and where none is meant to be, nothing is red.
-                Query(
-                    f"sum(rocketmq_controller_role{{{BY_PLANE}}} == bool 3)"
-                    f" or 0 * sum(up{{{BY_PLANE}, {CONTROLLER_JOBS}}})"
-                ),
+            # When none can be scraped there is no role at all; and where none is meant to be, nothing is red.
+            Query(
+                f"sum(rocketmq_controller_role{{{BY_PLANE}}} == bool 3) or 0 * sum(up{{{BY_PLANE}, {CONTROLLER_JOBS}}})"
             ),
             limits=_ONE_LEADER,
             links=(Link("Controllers", "rmq-controller"),),
@@ -87,7 +78,7 @@ _NOW: Final = Row(
         _stat(
             "Firing alerts",
             "By the rules in dashboards/prometheus; each has a page under dashboards/runbooks.",
-            tuple(
+            *(
                 Query(f'count(ALERTS{{{BY_PLANE}, alertstate="firing", severity="{each}"}}) or vector(0)', each)
                 for each in ("critical", "warning")
             ),
@@ -102,7 +93,7 @@ _QUERIES: Final = Row(
         lines(
             "Rate, by how they ended",
             "Clients and brokers ask each 30 s for each topic. not_found is usual where topics are created on demand.",
-            (Query(rate("rocketmq_namesrv_route_queries_total", by="result"), "{{result}}"),),
+            rate("rocketmq_namesrv_route_queries_total", by="result"),
             unit="reqps",
             stacked=True,
             links=(Link("NameServers", "rmq-namesrv"),),
@@ -110,31 +101,19 @@ _QUERIES: Final = Row(
         lines(
             "Share that failed",
             "Route queries that ended with an error, of all. Should be 0.",
-            (
-                Query(
-                    rate("rocketmq_namesrv_route_queries_total", f'{BY_PLANE}, result="error"')
-                    + " / ("
-                    + rate("rocketmq_namesrv_route_queries_total")
-                    + " > 0)",
-                    "failed",
-                ),
-            ),
+            rate("rocketmq_namesrv_route_queries_total", f'{BY_PLANE}, result="error"')
+            .then(f"/ ({rate('rocketmq_namesrv_route_queries_total')} > 0)")
+            .named("failed"),
             unit="percentunit",
             limits=bad_above(0.001),
         ),
         lines(
             "Duration",
             "From the whole frame read until the answer was handed to the socket, over all NameServers.",
-            tuple(
-                Query(
-                    quantile(
-                        share,
-                        "rocketmq_namesrv_request_duration_seconds",
-                        f'{BY_PLANE}, request_code="get_routeinfo_by_topic"',
-                    ),
-                    name,
-                )
-                for share, name in ((0.5, "p50"), (0.99, "p99"))
+            *quantiles(
+                "rocketmq_namesrv_request_duration_seconds",
+                f'{BY_PLANE}, request_code="get_routeinfo_by_topic"',
+                *(0.5, 0.99),
             ),
             unit="s",
             limits=worse_above(0.01, 0.05),
@@ -149,42 +128,32 @@ _EVENTS: Final = Row(
         lines(
             "Broker sets",
             "By how the controller finds them.",
-            (Query(f"sum by (state) (rocketmq_controller_broker_sets{{{BY_CLUSTER}}})", "{{state}}"),),
+            total("rocketmq_controller_broker_sets", BY_CLUSTER, by="state"),
             stacked=True,
             links=(Link("Controllers", "rmq-controller"),),
         ),
         lines(
             "Failovers",
             "Elections because a master was lost, by how that showed and how they ended.",
-            (
-                Query(
-                    increase("rocketmq_controller_failovers_total", BY_CLUSTER, by="cluster, cause, outcome"),
-                    "{{cluster}} {{cause}} {{outcome}}",
-                ),
-            ),
+            increase("rocketmq_controller_failovers_total", BY_CLUSTER, by="cluster, cause, outcome"),
             links=(Link("Controllers", "rmq-controller"),),
         ),
         lines(
             "Brokers that left",
             "And why, on the NameServer that saw most. request is a broker that was stopped in order.",
-            (
-                Query(
-                    "max by (cluster, reason) ("
-                    + increase("rocketmq_namesrv_unregistrations_total", BY_CLUSTER, by="cluster, reason, instance")
-                    + ")",
-                    "{{cluster}} {{reason}}",
-                ),
+            over(
+                "max",
+                increase("rocketmq_namesrv_unregistrations_total", BY_CLUSTER, by="cluster, reason, instance"),
+                "cluster, reason",
             ),
             links=(Link("Brokers", "rmq-brokers"),),
         ),
         table(
             "What runs",
             "Release and Python of every server.",
-            (
-                Query(
-                    f"rocketmq_namesrv_build_info{{{BY_PLANE}}} or rocketmq_controller_build_info{{{BY_PLANE}}} "
-                    f"or rocketmq_offset_manager_build_info{{{BY_PLANE}}}"
-                ),
+            Query(
+                f"rocketmq_namesrv_build_info{{{BY_PLANE}}} or rocketmq_controller_build_info{{{BY_PLANE}}} "
+                f"or rocketmq_offset_manager_build_info{{{BY_PLANE}}}"
             ),
             columns=(
                 TableColumn("job", "Job"),

@@ -3,8 +3,8 @@
 from typing import Final
 
 from dashboards.boards.shared import CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS, PLANE
-from dashboards.panels import Board, Link, Query, Row, bad_above, lines, stat, worse_above
-from dashboards.promql import BY_CLUSTER, BY_INSTANCE, BY_PLANE, increase, mean, quantile
+from dashboards.grafana import Board, Link, Row, bad_above, lines, stat, worse_above
+from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, mean, most, over, quantile, total
 
 _SEEN: Final = f'{BY_CLUSTER}, instance=~"$instance"'
 
@@ -14,22 +14,18 @@ _ROUTES: Final = Row(
         lines(
             "Topics",
             "By kind, each counted once per cluster, on the NameServer that has most.",
-            (Query(f"max by (cluster, kind) (rocketmq_namesrv_topics{{{_SEEN}}})", "{{cluster}} {{kind}}"),),
+            most("rocketmq_namesrv_topics", _SEEN, by="cluster, kind"),
         ),
         lines(
             "Queues",
             "Over all topics and broker sets. More read than write queues: a topic is being made smaller.",
-            (Query(f"max by (cluster, access) (rocketmq_namesrv_queues{{{_SEEN}}})", "{{cluster}} {{access}}"),),
+            most("rocketmq_namesrv_queues", _SEEN, by="cluster, access"),
         ),
         lines(
             "Topics that NameServers disagree on",
             "The most that one has, less the fewest. For half a minute after a change that is usual.",
-            (
-                Query(
-                    f"max by (cluster, kind) (rocketmq_namesrv_topics{{{_SEEN}}})"
-                    f" - min by (cluster, kind) (rocketmq_namesrv_topics{{{_SEEN}}})",
-                    "{{cluster}} {{kind}}",
-                ),
+            most("rocketmq_namesrv_topics", _SEEN, by="cluster, kind").then(
+                f"- {over('min', f'rocketmq_namesrv_topics{{{_SEEN}}}', 'cluster, kind')}"
             ),
             limits=bad_above(1),
         ),
@@ -43,13 +39,10 @@ _CHANGES: Final = Row(
             "Changes of routes",
             "By kind, on the NameServer that saw most. Topics that come and go all day are made by a "
             "program: the analyses of route churn name them.",
-            (
-                Query(
-                    "max by (cluster, kind) ("
-                    + increase("rocketmq_namesrv_route_changes_total", _SEEN, by="cluster, kind, instance")
-                    + ")",
-                    "{{cluster}} {{kind}}",
-                ),
+            over(
+                "max",
+                increase("rocketmq_namesrv_route_changes_total", _SEEN, by="cluster, kind, instance"),
+                "cluster, kind",
             ),
             stacked=True,
             links=(Link("Brokers", "rmq-brokers"),),
@@ -58,27 +51,14 @@ _CHANGES: Final = Row(
         lines(
             "Topics changed by one registration",
             "Mean and p99. Large numbers are brokers that come for the first time.",
-            (
-                Query(
-                    mean("rocketmq_namesrv_registration_changed_topics", BY_INSTANCE, by="instance"),
-                    "{{instance}} mean",
-                ),
-                Query(
-                    quantile(0.99, "rocketmq_namesrv_registration_changed_topics", BY_INSTANCE, by="instance"),
-                    "{{instance}} p99",
-                ),
-            ),
+            mean("rocketmq_namesrv_registration_changed_topics", BY_INSTANCE, by="instance").named("mean"),
+            quantile(0.99, "rocketmq_namesrv_registration_changed_topics", BY_INSTANCE, by="instance").named("p99"),
             width=6,
         ),
         lines(
             "Size of registrations",
             "Bodies as they came, p99. Brokers send all of their topics each 30 s.",
-            (
-                Query(
-                    quantile(0.99, "rocketmq_namesrv_registration_body_bytes", BY_INSTANCE, by="instance"),
-                    "{{instance}}",
-                ),
-            ),
+            quantile(0.99, "rocketmq_namesrv_registration_body_bytes", BY_INSTANCE, by="instance"),
             unit="bytes",
             limits=worse_above(1 << 20, 4 << 20),
             width=6,
@@ -93,7 +73,7 @@ _RECOMMENDED: Final = Row(
             "Proposed changes of queues",
             "By kind, of the last run: moves for balance (A8), and more or fewer queues by load (A9). The "
             "report has the topics and the plan; nothing is done by itself.",
-            (Query(f"sum by (kind) (rocketmq_analytics_queue_recommendations{{{BY_PLANE}}})", "{{kind}}"),),
+            total("rocketmq_analytics_queue_recommendations", by="kind"),
             limits=worse_above(1, 50),
             links=(Link("Analyses", "rmq-analytics"),),
             width=12,
@@ -101,7 +81,7 @@ _RECOMMENDED: Final = Row(
         lines(
             "Proposals over time",
             "A number that stays for weeks is a decision that nobody took.",
-            (Query(f"sum by (kind) (rocketmq_analytics_queue_recommendations{{{BY_PLANE}}})", "{{kind}}"),),
+            total("rocketmq_analytics_queue_recommendations", by="kind"),
             width=12,
         ),
     ),
