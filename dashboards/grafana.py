@@ -49,11 +49,11 @@ class TableColumn(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Panels under a common heading; those of a collapsed row are asked for only when it is opened."""
+    """Panels under a common heading; `row` makes one."""
 
     title: str
     panels: tuple[Json, ...]
-    collapsed: bool = False
+    collapsed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,11 @@ class Board:
     rows: tuple[Row, ...]
     variables: tuple[Json, ...] = ()
     annotations: tuple[Json, ...] = ()
+
+
+def row(title: str, *panels: Json, collapsed: bool = False) -> Row:
+    """Return panels under a common heading; those of a collapsed row are asked for only when it is opened."""
+    return Row(title, panels, collapsed)
 
 
 def worse_above(warning: float, bad: float) -> Limits:
@@ -326,4 +331,4 @@ def _explained(board: Board) -> Row:
     """Return the first row of every board: what it answers, and what to do when something is red."""
     words = f"**{board.question}**\n\n{board.when_red}"
     note = {"type": "text", "title": "", "options": {"mode": "markdown", "content": words}}
-    return Row("What this board answers", (note | _sized(_GRID_WIDTH, 4),))
+    return row("What this board answers", note | _sized(_GRID_WIDTH, 4))

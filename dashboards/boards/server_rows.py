@@ -1,11 +1,11 @@
-"""Rows that servers have alike: requests, connections, the process.
+"""Rows that servers have alike: requests, connections, the process, what they record.
 
 Everything is shown for each instance: one that is ill must not hide behind the others.
 """
 
 from typing import Final
 
-from dashboards.boards.shared import grown_of_each, now_of_each, of_each
+from dashboards.boards.shared import grown_of_each, now_of_each, of_each, quantile_of_each
 from dashboards.grafana import (
     Json,
     Row,
@@ -15,11 +15,12 @@ from dashboards.grafana import (
     good_from,
     heatmap,
     lines,
+    row,
     states,
     table,
     worse_above,
 )
-from dashboards.promql import BY_INSTANCE, WINDOW, over, quantile, quantiles, rate
+from dashboards.promql import BY_INSTANCE, WINDOW, Query, over, quantile, quantiles, rate
 
 _DAY_S: Final = 86_400
 _MIB: Final = 1 << 20
@@ -38,15 +39,15 @@ def requests(prefix: str, *, slow_s: tuple[float, float]) -> Row:
         ),
         lines(
             "Answers other than success",
-            "By what was answered. A route that is not found is no fault: clients ask for topics that "
-            "they are about to create. system_error is one.",
+            "By what was answered. A route that is not found is no fault: clients ask for topics that they are about "
+            "to create. system_error is one.",
             rate(f"{prefix}requests_total", failed, by="instance, request_code, response_code"),
             unit="reqps",
         ),
         lines(
             "Turned away",
-            "Frames and requests that were not carried out, and connections beyond the limit. Anything "
-            "but 0 over minutes has a sender that should be found: see the log, or the page RequestsRejected.",
+            "Frames and requests that were not carried out, and connections beyond the limit. Anything but 0 over "
+            "minutes has a sender that should be found: see the log, or the page RequestsRejected.",
             of_each(f"{prefix}requests_rejected_total", "reason"),
             unit="reqps",
             limits=bad_above(1),
@@ -72,7 +73,7 @@ def requests(prefix: str, *, slow_s: tuple[float, float]) -> Row:
             unit="s",
         ),
     )
-    return Row("Requests", panels)
+    return row("Requests", *panels)
 
 
 def connections(prefix: str) -> Row:
@@ -80,8 +81,8 @@ def connections(prefix: str) -> Row:
     panels = (
         lines(
             "Open connections",
-            "By what the other end has shown itself to be. A fall at one moment on every server is the "
-            "network; on one server it is that server.",
+            "By what the other end has shown itself to be. A fall at one moment on every server is the network; on "
+            "one server it is that server.",
             now_of_each(f"{prefix}connections", "kind"),
         ),
         lines(
@@ -112,15 +113,15 @@ def connections(prefix: str) -> Row:
         ),
         lines(
             "Bytes held for peers",
-            "Frames that are not whole yet, and answers that peers have not taken. Both are limited; this "
-            "is memory that peers hold.",
+            "Frames that are not whole yet, and answers that peers have not taken. Both are limited; this is memory "
+            "that peers hold.",
             now_of_each(f"{prefix}partial_frame_bytes").named("partial frames"),
             now_of_each(f"{prefix}response_buffer_bytes").named("response buffers"),
             unit="bytes",
             limits=worse_above(64 * _MIB, 256 * _MIB),
         ),
     )
-    return Row("Connections", panels)
+    return row("Connections", *panels)
 
 
 def process(prefix: str) -> Row:
@@ -138,8 +139,8 @@ def process(prefix: str) -> Row:
     )
     kept_back = lines(
         "Log lines kept back",
-        "By the limits on lines of one kind, by event; and lines lost because the output did not take "
-        "them. What is kept back often tells who is flapping.",
+        "By the limits on lines of one kind, by event; and lines lost because the output did not take them. What is "
+        "kept back often tells who is flapping.",
         of_each(f"{prefix}log_suppressed_total", "event"),
         of_each(f"{prefix}log_lines_dropped_total").named("lost"),
         unit="ops",
@@ -147,8 +148,8 @@ def process(prefix: str) -> Row:
     )
     folded_names = lines(
         "Names beyond the limit",
-        "Values of cluster or broker that have no series of their own, because there are too many. "
-        "Their numbers are still in the sums, as __other__.",
+        "Values of cluster or broker that have no series of their own, because there are too many. Their numbers are "
+        "still in the sums, as __other__.",
         of_each(f"{prefix}label_overflow_total", "metric"),
         unit="ops",
         limits=bad_above(0.001),
@@ -159,7 +160,7 @@ def process(prefix: str) -> Row:
         grown_of_each(f"{prefix}config_changes_total", "result"),
     )
     log = (_log_lines(prefix), kept_back, folded_names)
-    return Row("Process", (*_machine(prefix), certificates, *log, *_http(), settings, _unsigned(prefix)))
+    return row("Process", *_machine(prefix), certificates, *log, *_http(), settings, _unsigned(prefix))
 
 
 def http_process(prefix: str) -> Row:
@@ -167,7 +168,7 @@ def http_process(prefix: str) -> Row:
 
     It has no certificate, no peer names a label, and few lines are kept back.
     """
-    return Row("Process", (*_machine(prefix), _log_lines(prefix), *_http(), _unsigned(prefix)))
+    return row("Process", *_machine(prefix), _log_lines(prefix), *_http(), _unsigned(prefix))
 
 
 def _machine(prefix: str) -> tuple[Json, ...]:
@@ -244,9 +245,9 @@ def _http() -> tuple[Json, ...]:
         ),
         lines(
             "Denied changes over HTTP",
-            "Requests that would change something without the token of httpAdminTokenFile (no_token, "
-            "wrong_token), from a page of another site (other_origin), or while there is no token (off). The log names "
-            "who sent them (http_admin_denied).",
+            "Requests that would change something without the token of httpAdminTokenFile (no_token, wrong_token), "
+            "from a page of another site (other_origin), or while there is no token (off). The log names who sent "
+            "them (http_admin_denied).",
             grown_of_each("rocketmq_http_admin_requests_denied_total", "reason"),
         ),
     )
@@ -255,7 +256,76 @@ def _http() -> tuple[Json, ...]:
 def _unsigned(prefix: str) -> Json:
     return lines(
         "Unsigned requests",
-        "To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
-        "was forgotten, or a stranger. The log names each (broker_request_not_signed).",
+        "To addresses that brokerAccessAddresses does not name, although there are keys: a broker that was forgotten, "
+        "or a stranger. The log names each (broker_request_not_signed).",
         grown_of_each(f"{prefix}unsigned_requests_total"),
     )
+
+
+# What is recorded
+
+_HISTORY: Final = "rocketmq_history_"
+
+
+def history() -> Row:
+    """Return how recording does, each instance by itself; all servers call its metrics alike."""
+    dropped = now_of_each(f"{_HISTORY}events_dropped_total")
+    since = now_of_each(f"{_HISTORY}oldest_unsealed_timestamp_seconds")
+    panels = (
+        states(
+            "Recording",
+            "1 while events reach the disk. 0 where recording is off, and with a full or missing disk: serving goes "
+            "on, and the time counts as unobserved.",
+            now_of_each(f"{_HISTORY}recording"),
+            limits=good_from(1),
+        ),
+        lines(
+            "Events recorded",
+            "By family. Heartbeats are most of it.",
+            of_each(f"{_HISTORY}events_total", "family"),
+            unit="ops",
+        ),
+        lines(
+            "Events lost",
+            "Because they came faster than they were written. Heartbeats go first; changes of state have room of "
+            "their own.",
+            Query(f"rate({dropped}[{WINDOW}])"),
+            unit="ops",
+            limits=bad_above(0.001),
+        ),
+        lines(
+            "Events that wait",
+            "Between the server and its writer, which takes them four times a second.",
+            now_of_each(f"{_HISTORY}queue_events"),
+            limits=worse_above(10_000, 50_000),
+        ),
+        lines(
+            "Duration of writes, p99",
+            "A slow disk fills the queue.",
+            quantile_of_each(0.99, f"{_HISTORY}write_duration_seconds"),
+            unit="s",
+            limits=worse_above(0.5, 2),
+        ),
+        lines(
+            "Bytes written",
+            "To the segments, before they are compacted.",
+            of_each(f"{_HISTORY}written_bytes_total"),
+            unit="binBps",
+        ),
+        lines(
+            "Age of the oldest open segment",
+            "Segments are sealed after five minutes or 64 MB. One that is much older is not being sealed, and no "
+            "analysis sees it.",
+            Query(f"time() - ({since} > 0)", since.legend),
+            unit="s",
+            limits=worse_above(600, 900),
+        ),
+        lines(
+            "Files deleted by the server",
+            "Because they were very old, or all of them too large, whether anybody had read them or not. Who ingests "
+            "them deletes them long before: anything but 0 means that nobody does.",
+            grown_of_each(f"{_HISTORY}deleted_files_total", "reason"),
+            limits=bad_above(1),
+        ),
+    )
+    return row("What is recorded", *panels)
