@@ -6,7 +6,7 @@ from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, nothing, stacks
 from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import SHOWN, JobResult
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import NOTHING, Row, brief, broker_set, counted, duration_ms, in_cluster, time_text
 
 #: Causes in the order of the colours.
@@ -28,7 +28,7 @@ def read_again(result: JobResult) -> Section:
         Table.of("Locks of orderly groups", locks, _LOCKS),
     ]
     answer = " ".join(filter(None, (_groups_answer(groups), _repairs_answer(runs), _locks_answer(locks))))
-    return result.section("Offsets that jumped", answer, [_figure(groups)], *tables)
+    return Section(answer, [_figure(groups)], tables)
 
 
 def _figure(groups: list[Row]) -> Figure:
@@ -38,7 +38,7 @@ def _figure(groups: list[Row]) -> Figure:
     amounts: dict[str, Counter[str]] = {}
     for row in groups:
         amounts.setdefault(_name(row), Counter())[str(row["cause"])] += row["messages_again"]
-    most = sorted(amounts.items(), key=lambda item: (-item[1].total(), item[0]))[:SHOWN]
+    most = sorted(amounts.items(), key=lambda item: (-item[1].total(), item[0]))
     shown = [Bar(name, tuple(of_causes[cause] for cause in _CAUSES)) for name, of_causes in most]
     return stacks(title, tuple(_words(cause) for cause in _CAUSES), shown, Axis("messages"))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from analytics.reporting.figures import Figure, as_html
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import Row, text
 
 #: So many rows of a table are shown; the others are in the result's Parquet.
@@ -32,14 +33,17 @@ class Table(NamedTuple):
 class Section(NamedTuple):
     """What one analysis has to say."""
 
-    job_id: str
-    title: str
-    question: str
     answer: str
-    figures: tuple[Figure, ...]
-    tables: tuple[Table, ...]
-    #: From when to when, and when that was worked out.
-    source: str
+    figures: Sequence[Figure]
+    tables: Sequence[Table] = ()
+
+
+class Told(NamedTuple):
+    """A section of the report: its heading, and the result that it tells of."""
+
+    title: str
+    result: JobResult
+    section: Section
 
 
 class Advice(NamedTuple):
@@ -60,12 +64,12 @@ class ReportPage(NamedTuple):
     subtitle: str
     happened: Sequence[tuple[str, str]]
     advice: Sequence[Advice]
-    sections: Sequence[Section]
+    sections: Sequence[Told]
 
 
 def as_page(page: ReportPage) -> str:
     """Return the page as HTML."""
-    links = "".join(f'<li><a href="#{each.job_id}">{html.escape(each.title)}</a></li>' for each in page.sections)
+    links = "".join(f'<li><a href="#{told.result.job}">{html.escape(told.title)}</a></li>' for told in page.sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         # Whatever a recorded name may hold: the page loads nothing and runs nothing.
@@ -76,7 +80,7 @@ def as_page(page: ReportPage) -> str:
         f'<nav aria-label="Analyses"><ul><li><a href="#happened">What happened</a></li>'
         f'<li><a href="#change">What to change</a></li>{links}</ul></nav>\n'
         f"{_happened(page.happened)}\n{_changes(page.advice)}\n"
-        f"{chr(10).join(_section(section) for section in page.sections)}\n</main>\n</body>\n</html>\n"
+        f"{chr(10).join(map(_section, page.sections))}\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -101,13 +105,14 @@ def _advice(advice: Advice) -> str:
     )
 
 
-def _section(section: Section) -> str:
-    figures = "".join(as_html(figure, f"{section.job_id}-{n}") for n, figure in enumerate(section.figures))
+def _section(told: Told) -> str:
+    result, section = told.result, told.section
+    figures = "".join(as_html(figure, f"{result.job}-{n}") for n, figure in enumerate(section.figures))
     return (
-        f'<section id="{section.job_id}"><h2>{html.escape(section.title)} <small>{section.job_id}</small></h2>'
-        f'<p class="question">{html.escape(section.question)}</p><p class="answer">{html.escape(section.answer)}</p>'
+        f'<section id="{result.job}"><h2>{html.escape(told.title)} <small>{result.job}</small></h2>'
+        f'<p class="question">{html.escape(result.question)}</p><p class="answer">{html.escape(section.answer)}</p>'
         f"{figures}{''.join(map(_table, section.tables))}"
-        f'<p class="source">{html.escape(section.source)}</p></section>'
+        f'<p class="source">{html.escape(result.source())}</p></section>'
     )
 
 
