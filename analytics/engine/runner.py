@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.engine.inputs import Stored, is_known, open_stored, rows_at_most
-from analytics.engine.parts import keep_parts, load_parts, make_parts, read_parts
+from analytics.engine.parts import keep_parts, make_parts, read_parts
 from analytics.engine.publication import LatestRun, Made, publish
 from analytics.ingest.ingest import STORED_HISTORY
 from analytics.shared.days import date_at, is_whole_day, joined, spans_by_day
@@ -112,7 +112,7 @@ def _from_rows(stored: Stored, job: Job, span: Span) -> _Gathered:
 def _from_parts(stored: Stored, job: Job, span: Span) -> _Gathered:
     """Take the kept parts of whole days, and make those of the days that are cut by the window's ends."""
     days = spans_by_day(span)
-    kept = keep_parts(stored, job, filter(is_whole_day, days), load_parts(stored.storage, job))
+    kept = keep_parts(stored, job, filter(is_whole_day, days))
     whole = [kept[date_at(day.start_us)] for day in days if is_whole_day(day) and date_at(day.start_us) in kept]
     cut = [day for day in days if not is_whole_day(day)]
     from_rows = [_from_rows(stored, job, day) for day in cut]

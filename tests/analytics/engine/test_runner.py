@@ -9,7 +9,7 @@ import pytest
 from landed import a_heartbeat, every_file, heartbeats, ingest_all, land, places_at, silent
 from pyspark.sql import functions as F
 
-from analytics.engine.parts import load_parts
+from analytics.engine.parts import parts_of
 from analytics.engine.publication import LatestRun, latest_path
 from analytics.engine.retention import DeletionFailed, delete_expired
 from analytics.engine.runner import JobsFailed, Run, run_jobs
@@ -95,7 +95,7 @@ def by_broker(root):
 
 
 def kept(root):
-    return load_parts(LocalStorage(root), HEARTBEATS)
+    return parts_of(LocalStorage(root), HEARTBEATS.id).load()
 
 
 @pytest.fixture(scope="module")
