@@ -15,7 +15,7 @@ from analytics.ingest.curated import append_table
 from analytics.ingest.kept_days import KeptDay, KeptDays
 from analytics.shared.days import date_at
 from analytics.shared.job import Job, Span
-from analytics.spark.schemas import in_columns, no_rows, struct_of
+from analytics.spark.schemas import no_rows, struct_of
 from analytics.spark.storage import Storage
 
 PARTS: Final = "parts/v1"
@@ -66,7 +66,7 @@ def recipe(stored: Stored, job: Job, day: Span) -> str:
     """Return what changes whenever a day's parts have to be made again."""
     # With another version of the analysis its parts are others too, whatever they are made of.
     columns = [(column.name, column.type.value) for column in job.part_columns]
-    described = json.dumps([ingredients(stored, job, day), columns, _code(job.parts.__module__)])
+    described = json.dumps([ingredients(stored, job, day), columns, _code(job.parts_of.__module__)])
     return hashlib.sha256(described.encode()).hexdigest()
 
 
@@ -86,7 +86,7 @@ def _code(module: str) -> str:
 
 def make_parts(stored: Stored, job: Job, span: Span) -> DataFrame:
     """Return the parts of a span, made of its rows just now."""
-    return job.parts(inputs_of(stored, job, span), span).select(*in_columns(job.part_columns))
+    return job.parts(inputs_of(stored, job, span), span)
 
 
 def read_parts(spark: SparkSession, storage: Storage, job: Job, kept: Iterable[DayParts]) -> DataFrame:

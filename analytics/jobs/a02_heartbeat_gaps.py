@@ -27,7 +27,6 @@ from analytics.shared.heartbeats.gap_histogram import (
 )
 from analytics.shared.heartbeats.periods import Periods
 from analytics.shared.job import Job, Span
-from analytics.spark.schemas import in_columns
 from history.columns import Column, Type
 
 #: With fewer heartbeats that were due, no share is reported: that many measure it to within ten points.
@@ -81,7 +80,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
     )
     known = F.col("period_ms").isNotNull()
     due = F.col("missed") + F.col("judged_n")
-    configured = together.withColumns(
+    return together.withColumns(
         {
             "mean_ms": F.try_divide("sum_ms", "summed_n"),
             "miss_ratio": F.when(known, F.try_divide("missed", due)),
@@ -89,7 +88,6 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
             "confidence": F.when(known & (due >= HEARTBEATS_LEAST), "high").otherwise("low"),
         }
     )
-    return configured.select("cluster", *in_columns(COLUMNS))
 
 
 JOB: Final = Job(
@@ -97,8 +95,8 @@ JOB: Final = Job(
     name="heartbeat_gaps",
     question="How regularly does each broker send heartbeats, and how many were missed?",
     inputs=GAP_INPUTS,
-    parts=gap_histogram,
-    result=heartbeat_gaps,
+    parts_of=gap_histogram,
+    result_of=heartbeat_gaps,
     part_columns=GAP_COLUMNS,
     columns=COLUMNS,
     order=("miss_ratio DESC NULLS LAST", "max_ms DESC"),
@@ -107,4 +105,4 @@ JOB: Final = Job(
 
 def with_periods(periods: Periods) -> Job:
     """Return the analysis with brokers configured so."""
-    return JOB._replace(result=partial(heartbeat_gaps, periods=periods))
+    return JOB._replace(result_of=partial(heartbeat_gaps, periods=periods))

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from analytics.shared.heartbeats.gap_histogram import NAMESRV, of_brokers
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.state_points import IDLE_MS, ended_by_timeout
-from analytics.spark.schemas import in_columns
 from history.columns import Column, Type
 
 _REASONS: Final = (
@@ -92,7 +91,7 @@ def removals(inputs: Inputs, span: Span) -> DataFrame:
             .alias("delay_ms"),
         )
     )
-    return by_name_servers.unionByName(by_controllers).select(*in_columns(PARTS))
+    return by_name_servers.unionByName(by_controllers)
 
 
 def _is_closed(reason: SparkColumn) -> SparkColumn:
@@ -116,7 +115,7 @@ def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
     )
     silence_ms = F.when(F.col("reason").isin(*_SILENCE), F.col("timeout_ms"))
     expected_ms = silence_ms.when(F.col("reason") == _IDLE, F.least("timeout_ms", F.lit(IDLE_MS)))
-    return delays.withColumn("expected_ms", expected_ms.cast("double")).select("cluster", *in_columns(COLUMNS))
+    return delays.withColumn("expected_ms", expected_ms.cast("double"))
 
 
 JOB: Final = Job(
@@ -124,8 +123,8 @@ JOB: Final = Job(
     name="detection_delay",
     question="How long did it take from a broker's last heartbeat until it was removed?",
     inputs=("broker_state", "controller"),
-    parts=removals,
-    result=detection_delay,
+    parts_of=removals,
+    result_of=detection_delay,
     part_columns=PARTS,
     columns=COLUMNS,
     order=("n DESC",),

@@ -35,7 +35,6 @@ from analytics.shared.heartbeats.timeout_evidence import (
 )
 from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_upper
-from analytics.spark.schemas import in_columns
 from history.columns import Column, Type
 
 #: What can be recommended, in seconds.
@@ -101,7 +100,7 @@ def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = Map
     )
     choices = brokers.withColumns({"fixed": _fixed_choices(), "phi": _phi_choices()})
     chosen = choices.withColumns({name: _best(F.col(name)) for name in ("fixed", "phi")})
-    return chosen.select(*BROKER, *_recommended()).select("cluster", *in_columns(COLUMNS))
+    return chosen.select(*BROKER, *_recommended())
 
 
 def _recommended() -> list[SparkColumn]:
@@ -237,8 +236,8 @@ JOB: Final = Job(
     name="timeout_recommendation",
     question="How long should NameServers bear with each broker's silence before they give it up?",
     inputs=SILENCE_INPUTS,
-    parts=silence_parts,
-    result=timeout_recommendation,
+    parts_of=silence_parts,
+    result_of=timeout_recommendation,
     part_columns=PARTS,
     columns=COLUMNS,
     order=("abs(recommended_timeout_s - current_timeout_s) DESC NULLS LAST",),
@@ -247,4 +246,4 @@ JOB: Final = Job(
 
 def with_periods(periods: Periods) -> Job:
     """Return the analysis with brokers configured so."""
-    return JOB._replace(result=partial(timeout_recommendation, periods=periods))
+    return JOB._replace(result_of=partial(timeout_recommendation, periods=periods))

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from analytics.shared.broker_states import GRACE_US, of_name_servers
 from analytics.shared.heartbeats.gap_histogram import ended_in
 from analytics.shared.job import Inputs, Job, Span
-from analytics.spark.schemas import in_columns
 from history.columns import Column, Type
 
 HOUR_US: Final = 3_600_000_000
@@ -87,7 +86,7 @@ def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
     )
     fetches = F.round(F.col("changes") * F.coalesce("connections", F.lit(0.0)))
     with_clients = counted.join(F.broadcast(_connections(mine["ns_tick"], span)), ["ns_id", "hour_us"], "left")
-    return with_clients.withColumn("fetches_max", fetches).select(*in_columns(PARTS))
+    return with_clients.withColumn("fetches_max", fetches)
 
 
 def route_churn(parts: DataFrame, _span: Span) -> DataFrame:
@@ -101,13 +100,12 @@ def route_churn(parts: DataFrame, _span: Span) -> DataFrame:
         F.sum(_FETCHES.name).alias(_FETCHES.name),
         F.collect_set("broker_name").alias("broker_names"),
     )
-    by_topic = by_hour.groupBy("cluster", "topic").agg(
+    return by_hour.groupBy("cluster", "topic").agg(
         *(F.sum(name).alias(name) for name in _COUNTS),
         F.size(F.array_distinct(F.flatten(F.collect_list("broker_names")))).alias("brokers"),
         F.max("changes").alias("busiest_hour_changes"),
         F.timestamp_micros(F.max_by("hour_us", F.struct("changes", -F.col("hour_us")))).alias("busiest_hour"),
     )
-    return by_topic.select("cluster", *in_columns(COLUMNS))
 
 
 def _with_flips(changes: DataFrame) -> DataFrame:
@@ -177,8 +175,8 @@ JOB: Final = Job(
     name="route_churn",
     question="Which topics are altered again and again, by which brokers, and how often to and fro?",
     inputs=CHURN_INPUTS,
-    parts=changes_by_hour,
-    result=route_churn,
+    parts_of=changes_by_hour,
+    result_of=route_churn,
     part_columns=PARTS,
     columns=COLUMNS,
     order=("changes - added - removed DESC", "changes DESC"),

@@ -11,7 +11,6 @@ A NameServer that has just started, or could not record, knows a broker again on
 is absent once the broker's timeout is over; until then its word does not count.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -23,7 +22,7 @@ from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import lost_states, observed_pieces, observed_times
 from analytics.shared.rows import by_last_clock
 from analytics.shared.state_points import ABSENT, DOWN, MOVED, RESET, UP, state_points, with_controller_heartbeats
-from analytics.spark.schemas import in_columns
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 
 STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
@@ -76,8 +75,7 @@ def state_parts(mine: Inputs, span: Span) -> DataFrame:
         "ns_id", "kind", F.col("end_us").alias("at_us"), F.col("start_us").alias("since_us")
     )
     tables = [points, resets.filter(F.col("at_us") >= span.start_us - GRACE_US), pieces]
-    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
-    return together.select(*in_columns(STATE_PARTS))
+    return united(tables)
 
 
 def actual_states(parts: DataFrame, span: Span) -> DataFrame:

@@ -5,7 +5,6 @@ it answers "no such topic" for what another one, or it itself before, has a rout
 when the usual timeout is over is no matter of the start any more: there the NameServers differ.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -17,6 +16,7 @@ from analytics.shared.intervals import joined, levels, overlaps
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import BLIND, WATCHED, lost_states, observed_times
 from analytics.shared.state_points import UP
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 from history.schemas import UNOBSERVED_AFTER_MS
 
@@ -66,7 +66,7 @@ def cold_parts(inputs: Inputs, span: Span) -> DataFrame:
         "answers_us",
     )
     tables = [began, _resumptions(inputs, span), queries]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
+    return united(tables)
 
 
 def _resumptions(inputs: Inputs, span: Span) -> DataFrame:

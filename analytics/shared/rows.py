@@ -1,10 +1,8 @@
-"""Rows of inputs, parts and results: which belong to a span, and the select that makes a frame what its columns say.
+"""Rows of inputs, parts and results: which belong to a span, and which are of one kind.
 
 Times are compared as Unix us, so that no time zone of a session can change a result.
 """
 
-from collections.abc import Sequence
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -26,23 +24,6 @@ def timed(rows: DataFrame) -> DataFrame:
 def of_span(rows: DataFrame, span: Span) -> DataFrame:
     """Return the rows that happened within the span, with `at_us`."""
     return timed(rows).where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
-
-
-def shaped(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Return exactly these columns, in their order and types; those that the frame lacks are null."""
-    there = set(frame.columns)
-    return frame.select(
-        *(
-            (F.col(column.name) if column.name in there else F.lit(None)).cast(column.type.value).alias(column.name)
-            for column in columns
-        )
-    )
-
-
-def of_kinds(frames: dict[str, DataFrame], columns: Sequence[Column]) -> DataFrame:
-    """Return one table of several kinds of rows; `kind` distinguishes them."""
-    parts = [shaped(frame.withColumn(KIND.name, F.lit(kind)), columns) for kind, frame in frames.items()]
-    return reduce(DataFrame.unionByName, parts)
 
 
 def of_kind(rows: DataFrame, kind: str) -> DataFrame:

@@ -9,7 +9,6 @@ Of a broker that lets a slave act for its master, other heartbeats than registra
 up. Only registrations are recorded then, so that such a silence is up to 30 s too long.
 """
 
-from functools import reduce
 from statistics import NormalDist
 from typing import Final
 
@@ -29,7 +28,7 @@ from analytics.shared.heartbeats.gap_histogram import (
 )
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import without_process_pauses
-from analytics.spark.schemas import in_columns
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 
 SILENCE_INPUTS: Final = (*GAP_INPUTS, "broker_state")
@@ -75,8 +74,7 @@ def silence_parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return the evidence of the span about timeouts of NameServers: PARTS."""
     histogram = gap_histogram(inputs, span).filter(F.col("source") == NAMESRV).withColumn("what", F.lit(GAP))
     tables = [histogram, _phi(intervals(inputs, span)), *_removals(inputs, span), _watched(inputs["ns_tick"], span)]
-    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
-    return together.select(*in_columns(PARTS))
+    return united(tables)
 
 
 # Phi-accrual
