@@ -132,7 +132,7 @@ def _panel(
     title: str,
     description: str,
     *queries: Query,
-    unit: str = "short",
+    unit: str = "",
     limits: Limits = (),
     words: Sequence[Word] = (),
     links: Iterable[Link] = (),
@@ -143,8 +143,9 @@ def _panel(
 ) -> Json:
     """Return one question and the numbers that answer it; `description` also says when to worry.
 
-    `unit` is one of Grafana's; `columns` are those of a table.
+    `unit` is one of Grafana's, where it is not that of the first query; `columns` are those of a table.
     """
+    unit = unit or queries[0].unit
     options, defaults = _OPTIONS[kind], _DEFAULTS[kind]
     if kind == "heatmap":
         options = options | {"yAxis": {"unit": unit}}

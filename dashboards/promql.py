@@ -1,5 +1,6 @@
 """Pieces of PromQL that boards share. Only what Prometheus 2.42 knows."""
 
+import re
 from typing import Final, NamedTuple
 
 #: Grafana puts a window here that holds several scrapes.
@@ -23,6 +24,8 @@ class Query(NamedTuple):
 
     expr: str
     legend: str = ""
+    #: One of Grafana's units.
+    unit: str = "short"
 
     def __str__(self) -> str:
         return self.expr
@@ -46,7 +49,24 @@ class Query(NamedTuple):
 
 def over(how: str, series: object, by: str = "") -> Query:
     """Return series taken together by some labels, which are its legend, or all of them; `how` is `sum`, `max`, ..."""
-    return Query(f"{how} by ({by}) ({series})", legend_of(*by.split(", "))) if by else Query(f"{how}({series})")
+    unit = unit_of(str(series))
+    if not by:
+        return Query(f"{how}({series})", unit=unit)
+    return Query(f"{how} by ({by}) ({series})", legend_of(*by.split(", ")), unit)
+
+
+#: What the name of a metric has -> the unit of its values, and that of its rate.
+_UNITS: Final = (("_seconds", "s", "ops"), ("_bytes", "bytes", "binBps"), ("request|quer", "short", "reqps"))
+
+
+def unit_of(series: str) -> str:
+    """Return the unit of a series, by the name of its metric, as Prometheus would have them named."""
+    is_rate = series.startswith("rate(") and "_bucket{" not in series
+    name = series.partition("{")[0]
+    return next(
+        ((unit, rate_unit)[is_rate] for part, unit, rate_unit in _UNITS if re.search(part, name)),
+        "ops" if is_rate else "short",
+    )
 
 
 def legend_of(*labels: str) -> str:
@@ -85,7 +105,8 @@ def quantile(share: float, histogram: str, selector: str = BY_PLANE, *, by: str 
     Nothing is shown where nothing was observed: a quantile of nothing is no number.
     """
     buckets = over("sum", f"rate({histogram}_bucket{{{selector}}}[{window}])", f"le, {by}" if by else "le")
-    return Query(f"histogram_quantile({share}, {buckets}) >= 0", legend_of(*by.split(", ")) if by else "")
+    legend = legend_of(*by.split(", ")) if by else ""
+    return Query(f"histogram_quantile({share}, {buckets}) >= 0", legend, unit_of(histogram))
 
 
 def quantiles(
@@ -99,7 +120,8 @@ def quantiles(
 
 def mean(histogram: str, selector: str = BY_PLANE, *, by: str = "") -> Query:
     """Return the mean of what a histogram observed; nothing where nothing was."""
-    return rate(f"{histogram}_sum", selector, by=by).then(f"/ ({rate(f'{histogram}_count', selector, by=by)} > 0)")
+    count = rate(f"{histogram}_count", selector, by=by)
+    return rate(f"{histogram}_sum", selector, by=by).then(f"/ ({count} > 0)")._replace(unit=unit_of(histogram))
 
 
 def age_at_scrape(metric: str, selector: str = BY_PLANE) -> str:

@@ -37,7 +37,6 @@ _FRESH: Final = row(
         "Duration of the last run",
         "By analysis. It grows with brokers times days.",
         most("rocketmq_analytics_run_duration_seconds", by=_ANALYSIS),
-        unit="s",
         limits=worse_above(600, 3600),
         width=6,
     ),
@@ -73,6 +72,7 @@ _BROKERS: Final = row(
         "much, change brokerHeartbeatTimeout of that broker.",
         most("rocketmq_namesrv_broker_heartbeat_timeout_seconds", BY_BROKER, by="cluster, broker"),
         _of_sets("recommended_timeout_seconds"),
+        unit="short",
         columns=(
             TableColumn("cluster", "Cluster"),
             TableColumn("broker", "Broker set"),
@@ -117,7 +117,6 @@ _WHOLE: Final = row(
         "address of its set led to the next one; serve and lead are its last parts. total: until all NameServers "
         "showed the next one, for clients without a role address.",
         most("rocketmq_analytics_failover_phase_seconds", BY_CLUSTER, by="cluster, phase"),
-        unit="s",
         limits=worse_above(5, 30),
     ),
     stat(

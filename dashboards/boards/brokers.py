@@ -75,7 +75,6 @@ _STATES: Final = row(
             age_at_scrape("rocketmq_controller_broker_last_heartbeat_timestamp_seconds", BY_BROKER),
             "cluster, broker, broker_id",
         ),
-        unit="s",
         limits=worse_above(2, 3),
         width=12,
     ),
@@ -96,13 +95,11 @@ _HEARTBEATS: Final = row(
         "By kind. Brokers register each 30 s; those with enableSlaveActingMaster also ask for the data version each "
         "second.",
         rate("rocketmq_namesrv_heartbeats_total", _SEEN, by="cluster, kind"),
-        unit="ops",
     ),
     lines(
         "Time between two beats",
         "p50 and p99 of each cluster.",
         *quantiles("rocketmq_namesrv_heartbeat_interval_seconds", _SEEN, 0.5, 0.99, by="cluster"),
-        unit="s",
     ),
 )
 
@@ -123,7 +120,6 @@ _COMING: Final = row(
         "From the last sign of life until the broker left the routes, p95 of the last hour. A closed connection shows "
         "at once, silence after the timeout.",
         quantile(0.95, "rocketmq_namesrv_detection_delay_seconds", BY_INSTANCE, by="reason", window="1h"),
-        unit="s",
         limits=worse_above(130, 180),
     ),
     stat(

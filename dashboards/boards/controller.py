@@ -90,21 +90,18 @@ _FAILING_OVER: Final = row(
             by="phase",
             window="1h",
         ),
-        unit="s",
         stacked=True,
     ),
     lines(
         "Whole failover",
         "p50 and p95 of the last hour, from the last sign of life to the new master's confirmation.",
         *quantiles(f"{_PREFIX}failover_phase_duration_seconds", f'{BY_PLANE}, phase="total"', 0.5, 0.95, window="1h"),
-        unit="s",
         limits=worse_above(*_FAILOVER_S),
     ),
     lines(
         "Duration of elections, p99",
         "From the request or the loss until the result was stored, by result.",
         quantile(0.99, f"{_PREFIX}election_duration_seconds", BY_INSTANCE, by="election_result"),
-        unit="s",
         limits=worse_above(*_SLOW_S),
     ),
     lines(
@@ -118,7 +115,6 @@ _FAILING_OVER: Final = row(
         "By outcome. A suspect is probed before it is declared failed. no_answer for many: the network between this "
         "controller and the brokers. not_asked: it lacks files or memory.",
         of_each(f"{_PREFIX}probes_total", "outcome"),
-        unit="ops",
     ),
     lines(
         "Suspect brokers",
@@ -143,21 +139,18 @@ _FAILING_OVER: Final = row(
         "How long the set acknowledged no message, from the last one before a failure to the first one after it. 0 "
         "without roleProbeTopic, and until there is a gap.",
         most(f"{_PREFIX}role_probe_last_gap_seconds", BY_CLUSTER, by="cluster, broker").or_zero(),
-        unit="s",
         limits=worse_above(2.0, 5.0),
     ),
     lines(
         "Gaps seen by the probe, p95",
         "Of all sets, in the last hour.",
         quantile(0.95, f"{_PREFIX}role_probe_gap_seconds", window="1h").or_zero().named("p95"),
-        unit="s",
         limits=worse_above(2.0, 5.0),
     ),
     lines(
         "Messages of the probe",
         "By result. no_master: the route has none, so nothing was sent.",
         of_each(f"{_PREFIX}role_probe_sends_total", "result"),
-        unit="ops",
     ),
     lines(
         "Sets of the probe",
@@ -180,7 +173,6 @@ _FAILING_OVER: Final = row(
         "Duration of calls of onRoleChange, p99",
         "onRoleChangeTimeoutMs ends them. No election waits for them.",
         quantile(0.99, f"{_PREFIX}role_callback_duration_seconds", BY_INSTANCE).or_zero().named("p99"),
-        unit="s",
     ),
 )
 
@@ -236,21 +228,18 @@ _STORE: Final = row(
         "Calls",
         "To etcd, or to the file, by operation. Heartbeats never reach the store.",
         rate(f"{_PREFIX}store_txn_total", BY_INSTANCE, by="operation"),
-        unit="ops",
     ),
     lines(
         "Calls that did not succeed",
         "moved: another write came first, and the change was decided anew; usual while a controller takes over. "
         "Anything else for longer than seconds: the store fails.",
         rate(f"{_PREFIX}store_txn_total", f'{BY_INSTANCE}, result!="ok"', by="instance, operation, result").or_zero(),
-        unit="ops",
         limits=bad_above(0.1),
     ),
     lines(
         "Duration p99",
         "By operation. Beyond 1 s controllers suspend failure detection, beyond 1.9 s calls fail.",
         quantile(0.99, f"{_PREFIX}store_txn_duration_seconds", BY_INSTANCE, by="instance, operation"),
-        unit="s",
         limits=worse_above(0.25, 1.0),
     ),
 )
@@ -268,7 +257,6 @@ _PLANNED: Final = row(
         "The longest time for which a switchover held the clients of a set, since the start. Sends time out after 3 s "
         "by default.",
         now_of_each(f"{_PREFIX}switchover_longest_hold_seconds"),
-        unit="s",
         limits=worse_above(1, 2.5),
     ),
     lines(

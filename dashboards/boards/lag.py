@@ -83,7 +83,6 @@ _CHOSEN_ROW: Final = row(
         "Consumed",
         "Messages a second that went to the group.",
         rate("rocketmq_messages_out_total", _CHOSEN, by="consumer_group, topic"),
-        unit="ops",
     ),
 )
 
@@ -93,7 +92,6 @@ _BROKERS: Final = row(
         "Messages in",
         "Stored a second, by broker.",
         rate("rocketmq_messages_in_total", BY_CLUSTER, by="cluster, node_id"),
-        unit="ops",
     ),
     lines(
         "Bytes in and out",

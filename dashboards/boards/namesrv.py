@@ -27,7 +27,7 @@ _ASKED: Final = _cache_events('=~"hit|miss"')
 
 _ROUTES: Final = row(
     "Routes",
-    lines("Route queries", "By how they ended.", of_each(f"{_PREFIX}route_queries_total", "result"), unit="reqps"),
+    lines("Route queries", "By how they ended.", of_each(f"{_PREFIX}route_queries_total", "result")),
     lines(
         "Answers from memory",
         "Share of route queries that were answered with a route that was encoded before. It falls while brokers come "
@@ -39,14 +39,12 @@ _ROUTES: Final = row(
         "Encoded routes dropped",
         "Because something of them changed; each is encoded again when it is asked for.",
         _cache_events('="invalidated"'),
-        unit="ops",
     ),
     lines(
         "Size of route answers",
         "Mean and p99 of what was sent. It grows with the number of brokers that hold a topic.",
         mean(f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance").named("mean"),
         quantile(0.99, f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance").named("p99"),
-        unit="bytes",
         limits=worse_above(256 << 10, 1 << 20),
     ),
     lines(
@@ -71,7 +69,6 @@ _ROUTES: Final = row(
         "Look for silent brokers",
         "How long one look takes, p99. It is made on the loop.",
         quantile_of_each(0.99, f"{_PREFIX}expiry_scan_duration_seconds"),
-        unit="s",
         limits=worse_above(0.05, 0.2),
     ),
     lines(

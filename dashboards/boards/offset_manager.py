@@ -59,7 +59,6 @@ _READINGS: Final = row(
         "Readings of masters",
         "By result, a second. One for each set and period is usual.",
         of_each(f"{_PREFIX}readings_total", "result"),
-        unit="ops",
     ),
     lines(
         "Replicas that copy no offsets",
@@ -86,7 +85,6 @@ _READINGS: Final = row(
         "Size of all readings on disk",
         "At readingsBytesMax the oldest are deleted.",
         now_of_each(f"{_PREFIX}readings_file_bytes"),
-        unit="bytes",
     ),
 )
 
@@ -122,7 +120,6 @@ _REPAIRS: Final = row(
         "Seconds to the first write",
         "From the notice of a promotion, all runs together.",
         grown_of_each(f"{_PREFIX}repair_first_write_seconds_sum"),
-        unit="s",
     ),
     lines(
         "Restored offsets",
@@ -170,7 +167,6 @@ _COMMITS: Final = row(
         "Entries by result",
         "Of commits and of what operators do. stale is usual after a reset; refused entries can never be stored.",
         of_each(f"{_PREFIX}results_total", "operation", "status"),
-        unit="ops",
     ),
     lines(
         "Refused, unreadable or lost",
@@ -180,6 +176,7 @@ _COMMITS: Final = row(
         rate(f"{_PREFIX}commits_refused_total", BY_INSTANCE, by="instance").named("refused"),
         now_of_each(f"{_PREFIX}unreadable_rows").named("unreadable rows"),
         now_of_each(f"{_PREFIX}lost_commits_total").named("lost transactions"),
+        unit="short",
         limits=bad_above(0.001),
     ),
 )
@@ -196,14 +193,12 @@ _STORE: Final = row(
         "Age of the oldest of them",
         "Usually below a second. If it grows, etcd does not take what is flushed.",
         now_of_each(f"{_PREFIX}oldest_dirty_seconds"),
-        unit="s",
         limits=worse_above(5, 30),
     ),
     lines(
         "Duration of writes to etcd",
         "p50 and p99.",
         *quantiles(f"{_PREFIX}flush_duration_seconds", BY_INSTANCE, 0.5, 0.99, by="instance"),
-        unit="s",
         limits=worse_above(0.25, 1),
     ),
     lines(
@@ -211,7 +206,6 @@ _STORE: Final = row(
         "Offsets and rows that etcd got. Many offsets of one row are one write.",
         of_each(f"{_PREFIX}flushed_offsets_total").named("offsets"),
         of_each(f"{_PREFIX}flushed_rows_total").named("rows"),
-        unit="ops",
     ),
     lines(
         "Failed flushes, and offsets from the local file",
@@ -224,7 +218,6 @@ _STORE: Final = row(
         "Calls to etcd",
         "By operation and result. All of this row is empty with the embedded store.",
         of_each(f"{_PREFIX}store_calls_total", "operation", "result"),
-        unit="ops",
     ),
 )
 

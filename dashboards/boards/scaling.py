@@ -73,7 +73,6 @@ _NOW: Final = row(
         "How long the resize has been there that is longest in it. LATE and WATCH may last as long as delayed "
         "messages do, 3 days at most; DRAIN is blocked after 4 hours by default.",
         _PHASE_AGES,
-        unit="s",
         width=9,
     ),
     table(
@@ -104,7 +103,6 @@ _ENDS: Final = row(
         "Of the last hour, by kind, from the request to the end. A grow takes some 8 minutes, a shrink as long as its "
         "groups and its delayed messages need.",
         quantile(0.95, f"{_PREFIX}resize_duration_seconds", by="kind", window="1h").or_zero(),
-        unit="s",
     ),
     lines(
         "Opened again, and conflicts",
@@ -155,7 +153,6 @@ _AUTOSCALER: Final = row(
         "Duration of a round, p95",
         "Without the waits that spread it. As long as scalingIntervalMs: too many topics, or brokers that answer late.",
         quantile(0.95, f"{_PREFIX}scaling_round_seconds", window="1h").or_zero().named("p95"),
-        unit="s",
         limits=worse_above(5, 15),
         width=6,
     ),

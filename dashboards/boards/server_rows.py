@@ -35,42 +35,36 @@ def requests(prefix: str, *, slow_s: tuple[float, float]) -> Row:
             "Requests by code",
             "Finished requests a second. A code that nobody knows counts as unknown.",
             of_each(f"{prefix}requests_total", "request_code"),
-            unit="reqps",
         ),
         lines(
             "Answers other than success",
             "By what was answered. A route that is not found is no fault: clients ask for topics that they are about "
             "to create. system_error is one.",
             rate(f"{prefix}requests_total", failed, by="instance, request_code, response_code"),
-            unit="reqps",
         ),
         lines(
             "Turned away",
             "Frames and requests that were not carried out, and connections beyond the limit. Anything but 0 over "
             "minutes has a sender that should be found: see the log, or the page RequestsRejected.",
             of_each(f"{prefix}requests_rejected_total", "reason"),
-            unit="reqps",
             limits=bad_above(1),
         ),
         lines(
             "Duration, by instance",
             "From the whole frame read until the answer was handed to the socket: p50, p99 and p99.9.",
             *quantiles(duration, BY_INSTANCE, 0.5, 0.99, 0.999, by="instance"),
-            unit="s",
             limits=worse_above(*slow_s),
         ),
         lines(
             "Duration p99, by code",
             "Which request is slow. Registrations of brokers with many topics take longest.",
             quantile(0.99, duration, BY_INSTANCE, by="request_code"),
-            unit="s",
             limits=worse_above(*slow_s),
         ),
         heatmap(
             "Durations of all requests",
             "How many requests took how long. Two bands mean two kinds of requests.",
             over("sum", f"increase({duration}_bucket{{{BY_INSTANCE}}}[{WINDOW}])", "le"),
-            unit="s",
         ),
     )
     return row("Requests", *panels)
@@ -89,14 +83,12 @@ def connections(prefix: str) -> Row:
             "Connections that ended",
             "And why. error and slow_reader are worth a look at the log.",
             of_each(f"{prefix}connections_closed_total", "reason"),
-            unit="ops",
         ),
         lines(
             "Bytes",
             "Read from peers, and handed to the sockets.",
             of_each(f"{prefix}received_bytes_total").named("received"),
             of_each(f"{prefix}sent_bytes_total").named("sent"),
-            unit="binBps",
         ),
         lines(
             "Requests in flight",
@@ -117,7 +109,6 @@ def connections(prefix: str) -> Row:
             "that peers hold.",
             now_of_each(f"{prefix}partial_frame_bytes").named("partial frames"),
             now_of_each(f"{prefix}response_buffer_bytes").named("response buffers"),
-            unit="bytes",
             limits=worse_above(64 * _MIB, 256 * _MIB),
         ),
     )
@@ -130,7 +121,6 @@ def process(prefix: str) -> Row:
         "Certificates",
         "How long the TLS certificates in use are still good. Empty where none is configured.",
         now_of_each(f"{prefix}tls_certificate_expiry_timestamp_seconds").then("- time()"),
-        unit="s",
         columns=(
             TableColumn("instance", "Instance"),
             TableColumn("certificate", "Certificate"),
@@ -143,7 +133,6 @@ def process(prefix: str) -> Row:
         "kept back often tells who is flapping.",
         of_each(f"{prefix}log_suppressed_total", "event"),
         of_each(f"{prefix}log_lines_dropped_total").named("lost"),
-        unit="ops",
         limits=worse_above(1, 10),
     )
     folded_names = lines(
@@ -151,7 +140,6 @@ def process(prefix: str) -> Row:
         "Values of cluster or broker that have no series of their own, because there are too many. Their numbers are "
         "still in the sums, as __other__.",
         of_each(f"{prefix}label_overflow_total", "metric"),
-        unit="ops",
         limits=bad_above(0.001),
     )
     settings = lines(
@@ -179,7 +167,6 @@ def _machine(prefix: str) -> tuple[Json, ...]:
             "Event loop lag",
             "How late a timer of 100 ms came: p50 and p99. While it is late nobody is answered.",
             *quantiles(f"{prefix}event_loop_lag_seconds", BY_INSTANCE, 0.5, 0.99, by="instance"),
-            unit="s",
             limits=worse_above(0.05, 0.2),
         ),
         lines(
@@ -193,7 +180,6 @@ def _machine(prefix: str) -> tuple[Json, ...]:
             "Memory",
             "Resident memory. It grows with topics times brokers, and with response buffers.",
             now_of_each("process_resident_memory_bytes"),
-            unit="bytes",
             limits=worse_above(1024 * _MIB, 2048 * _MIB),
         ),
         lines(
@@ -223,7 +209,6 @@ def _log_lines(prefix: str) -> Json:
         "Log lines",
         "Lines a second by level. Errors are faults that somebody has to look at.",
         of_each(f"{prefix}log_events_total", "level"),
-        unit="ops",
         limits=worse_above(10, 50),
     )
 
@@ -234,13 +219,11 @@ def _http() -> tuple[Json, ...]:
             "HTTP requests",
             "Probes, views and scrapes, by path template and class of the status.",
             rate("rocketmq_http_requests_total", BY_INSTANCE, by="method, route, status"),
-            unit="reqps",
         ),
         lines(
             "HTTP duration p99",
             "By path template. /metrics takes longest: some milliseconds for each thousand series.",
             quantile(0.99, "rocketmq_http_request_duration_seconds", BY_INSTANCE, by="method, route"),
-            unit="s",
             limits=worse_above(0.5, 2),
         ),
         lines(
@@ -279,12 +262,7 @@ def history() -> Row:
             now_of_each(f"{_HISTORY}recording"),
             limits=good_from(1),
         ),
-        lines(
-            "Events recorded",
-            "By family. Heartbeats are most of it.",
-            of_each(f"{_HISTORY}events_total", "family"),
-            unit="ops",
-        ),
+        lines("Events recorded", "By family. Heartbeats are most of it.", of_each(f"{_HISTORY}events_total", "family")),
         lines(
             "Events lost",
             "Because they came faster than they were written. Heartbeats go first; changes of state have room of "
@@ -303,14 +281,10 @@ def history() -> Row:
             "Duration of writes, p99",
             "A slow disk fills the queue.",
             quantile_of_each(0.99, f"{_HISTORY}write_duration_seconds"),
-            unit="s",
             limits=worse_above(0.5, 2),
         ),
         lines(
-            "Bytes written",
-            "To the segments, before they are compacted.",
-            of_each(f"{_HISTORY}written_bytes_total"),
-            unit="binBps",
+            "Bytes written", "To the segments, before they are compacted.", of_each(f"{_HISTORY}written_bytes_total")
         ),
         lines(
             "Age of the oldest open segment",

@@ -14,6 +14,7 @@ from dashboards.promql import (
     legend_of,
     quantile,
     rate,
+    unit_of,
 )
 
 #: By `up`: a plane that is wholly down can be chosen too.
@@ -61,7 +62,8 @@ def grown_of_each(metric: str, *labels: str) -> Query:
 
 def now_of_each(metric: str, *labels: str) -> Query:
     """Return the present value of each instance."""
-    return Query(f"{metric}{{{BY_INSTANCE}}}", legend_of("instance", *labels))
+    series = f"{metric}{{{BY_INSTANCE}}}"
+    return Query(series, legend_of("instance", *labels), unit_of(series))
 
 
 def quantile_of_each(share: float, histogram: str) -> Query:

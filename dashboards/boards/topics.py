@@ -56,7 +56,6 @@ _CHANGES: Final = row(
         "Size of registrations",
         "Bodies as they came, p99. Brokers send all of their topics each 30 s.",
         quantile(0.99, "rocketmq_namesrv_registration_body_bytes", BY_INSTANCE, by="instance"),
-        unit="bytes",
         limits=worse_above(1 << 20, 4 << 20),
         width=6,
     ),
