@@ -12,7 +12,7 @@ from analytics.ingest.ingest import STORED_HISTORY, Places
 from analytics.ingest.landing import by_hour, family_landing, landing_path
 from analytics.ingest.manifest import Day, Days, delete_day, family_folder, load_days, save_day
 from analytics.shared.days import DAY_US, HOUR_US, date_at, span_of
-from analytics.spark.failures import Failures, SomeFailed
+from analytics.spark.failures import Failures
 from analytics.spark.progress import Progress
 from history.columns import RowFamily
 from history.schemas import FAMILIES, HEARTBEAT_FAMILIES
@@ -40,14 +40,10 @@ class DeletedCounts(NamedTuple):
     part_days: int
 
 
-class DeletionFailed(SomeFailed):
-    """Some of what is old could not be deleted; why, by family, and by analysis for parts. The rest is."""
-
-
 def delete_expired(places: Places, now_us: int, show: Progress) -> DeletedCounts:
     """Delete what is too old.
 
-    A family whose manifests cannot be read keeps what it has, and none of the others; raises DeletionFailed at the end.
+    A family whose manifests cannot be read keeps what it has, and no other one does; raises SomeFailed at the end.
     """
     landed: list[str] = []
     rows: list[str] = []
@@ -66,7 +62,7 @@ def delete_expired(places: Places, now_us: int, show: Progress) -> DeletedCounts
                 parts += parts_of(places.stored, job_id).drop(before=date_at(now_us - PARTS_KEPT_US))
     done = DeletedCounts(len(landed), len(rows), parts)
     show(f"deleted: {done.landing_files} landing files, rows of {done.curated_days} days, parts of {parts} days")
-    failures.raise_if_any(DeletionFailed)
+    failures.raise_if_any()
     return done
 
 

@@ -13,7 +13,7 @@ from analytics.engine.publication import LatestRun, Made, publish
 from analytics.ingest.ingest import STORED_HISTORY
 from analytics.shared.days import date_at, is_whole_day, joined, spans_by_day
 from analytics.shared.job import Job, Span
-from analytics.spark.failures import FAILURES, Failures, SomeFailed
+from analytics.spark.failures import FAILURES, Failures
 from analytics.spark.progress import Progress, unix_us
 from analytics.spark.storage import Storage
 
@@ -34,14 +34,10 @@ class Run(NamedTuple):
     raw: bool = False
 
 
-class JobsFailed(SomeFailed):
-    """Some jobs of a run failed; the others are published."""
-
-
 def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Run, show: Progress) -> list[LatestRun]:
     """Run these jobs; return what was published, in their order.
 
-    Raises JobsFailed at the end if some of them failed.
+    Raises SomeFailed at the end if some of them failed; the others are published.
     """
     jobs = tuple(jobs)
     published: list[LatestRun] = []
@@ -57,7 +53,7 @@ def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Ru
                     published.append(latest)
                     rows = f"{latest.row_count} rows of {latest.input_rows} recorded ones"
                     show(f"{where}: {rows} in {latest.duration_seconds:.1f} s")
-    failures.raise_if_any(JobsFailed)
+    failures.raise_if_any()
     return published
 
 
