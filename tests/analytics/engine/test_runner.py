@@ -43,8 +43,7 @@ def added_up(parts, span):
     assert isinstance(span, Span)
     rows = parts.groupBy("cluster", "broker_name")
     totals = rows.agg(
-        F.sum("beats").alias("beats"),
-        F.sort_array(F.flatten(F.collect_list("earlier"))).alias("earlier"),
+        F.sum("beats").alias("beats"), F.sort_array(F.flatten(F.collect_list("earlier"))).alias("earlier")
     )
     return totals.orderBy(F.desc("broker_name"))
 
@@ -54,8 +53,8 @@ HEARTBEATS = Job(
     name="beats",
     question="How many beats came?",
     inputs=("heartbeat",),
-    parts=counted,
-    result=added_up,
+    parts_of=counted,
+    result_of=added_up,
     part_columns=(CLUSTER, BROKER, COUNT, EARLIER),
     columns=(BROKER, COUNT, EARLIER),
     order=("beats DESC NULLS LAST",),
@@ -206,7 +205,7 @@ def test_a_window_that_moves_on_remakes_nothing(spark, three_days):
 def test_another_analysis_of_the_same_name_remakes_its_parts(spark, three_days):
     first = kept(three_days)
     wider = HEARTBEATS._replace(
-        parts=lambda inputs, span: counted(inputs, span).withColumn("more", F.lit(1)),
+        parts_of=lambda inputs, span: counted(inputs, span).withColumn("more", F.lit(1)),
         part_columns=(*HEARTBEATS.part_columns, Column("more", Type.LONG, "one more")),
     )
     run(spark, three_days, window(0, 24), jobs=[wider])
@@ -260,15 +259,13 @@ def test_days_without_any_rows_have_no_parts_and_an_empty_history_an_empty_resul
 def test_a_job_that_fails_is_named_and_the_others_are_published(spark, three_days, column):
     """It cannot be planned, or its work goes wrong; another one has no disk."""
     broken = HEARTBEATS._replace(
-        id="A9",
-        name="broken",
-        parts=lambda inputs, span: counted(inputs, span).withColumn("beats", F.expr(column)),
+        id="A9", name="broken", parts_of=lambda inputs, span: counted(inputs, span).withColumn("beats", F.expr(column))
     )
 
     def no_disk(inputs, span):
         raise OSError("no space left")
 
-    without_disk = HEARTBEATS._replace(id="A8", name="without_disk", parts=no_disk)
+    without_disk = HEARTBEATS._replace(id="A8", name="without_disk", parts_of=no_disk)
     with pytest.raises(SomeFailed, match=r"A8: no space left; A9.*no_such_column"):
         run(spark, three_days, window(0, 24), jobs=[without_disk, broken, HEARTBEATS])
     assert outcome_of(three_days)["row_count"] == 2
@@ -290,7 +287,7 @@ def test_who_is_interrupted_does_not_wait_for_jobs_that_are_at_work(spark, three
     def interrupted(line):
         raise KeyboardInterrupt
 
-    jobs = [HEARTBEATS._replace(id=name, name=name, parts=parts) for name, parts in (("A8", breaks), ("A9", waits))]
+    jobs = [HEARTBEATS._replace(id=name, name=name, parts_of=parts) for name, parts in (("A8", breaks), ("A9", waits))]
     try:
         with pytest.raises(KeyboardInterrupt):
             run_jobs(spark, LocalStorage(three_days), jobs, Run("r", window(0, 24)), interrupted)
