@@ -3,7 +3,7 @@
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, bars, duration_axis, nothing
-from analytics.reporting.page import Columns, Section, Table
+from analytics.reporting.page import Columns, Section, Table, alike
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     NOTHING,
@@ -90,8 +90,7 @@ _AVAILABILITY: Final[Columns] = {
     ),
     "#failures": lambda row: f"{number(row['failures'])}{_since(row)}",
     "#mean time between": _mtbf,
-    "#mean time to repair": lambda row: duration(row["mttr_s"]),
-    "#planned": lambda row: duration(row["planned_s"]),
+    **alike(duration, "#mean time to repair: mttr_s, #planned: planned_s"),
     "#down": _down,
 }
 
@@ -246,11 +245,7 @@ _REMOVALS: Final[Columns] = {
     "reason": "reason",
     "#timeout": lambda row: duration_ms(row["timeout_ms"]),
     "#removals": lambda row: number(row["n"]),
-    "#median": lambda row: duration_ms(row["p50_ms"]),
-    "#95 %": lambda row: duration_ms(row["p95_ms"]),
-    "#longest": lambda row: duration_ms(row["max_ms"]),
-    "#mean": lambda row: duration_ms(row["mean_ms"]),
-    "#expected": lambda row: duration_ms(row["expected_ms"]),
+    **alike(duration_ms, "#median: p50_ms, #95 %: p95_ms, #longest: max_ms, #mean: mean_ms, #expected: expected_ms"),
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Mark, bars, duration_axis, lanes, nothing, stacks
-from analytics.reporting.page import Columns, Section, Table
+from analytics.reporting.page import Columns, Section, Table, alike
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     TOO_LITTLE,
@@ -94,8 +94,7 @@ _FAILOVERS: Final[Columns] = {
     "master": lambda row: f"{_id(row['old_master'])} to {_id(row['new_master'])}",
     "elected": lambda row: time_text(row["elected"]),
     "cause": lambda row: str(row["cause"] or "not recorded"),
-    "#until found dead": lambda row: duration(row["detect_s"]),
-    "#until shown by all": lambda row: duration(row["total_s"]),
+    **alike(duration, "#until found dead: detect_s, #until shown by all: total_s"),
     # Results of releases before have no such column.
     "#until its role addresses lead there": lambda row: duration(row.get("address_total_s")),
     "slowest": lambda row: str(row["slowest_namesrv"] or "nobody"),
@@ -182,8 +181,7 @@ def _anomaly_mark(row: Row) -> Mark:
 _ANOMALIES: Final[Columns] = {
     "broker": broker,
     "what": lambda row: _METRICS[row["metric"]],
-    "from": lambda row: time_text(row["start"]),
-    "to": lambda row: time_text(row["end"]),
+    **alike(time_text, "from: start, to: end"),
     "#value": lambda row: number(row["value"], 1),
     "#usually": lambda row: number(row["baseline"], 1),
     "#deviations": lambda row: number(row["z"], 1),
@@ -229,10 +227,8 @@ _PAIRS: Final[Columns] = {
     "broker": lambda row: _pair(row)[0],
     "and": lambda row: _pair(row)[1],
     "#alike": lambda row: share(row["jaccard"], 0),
-    "#minutes together": lambda row: number(row["joint_minutes"]),
-    "#times": lambda row: number(row["joint_outages"]),
-    "#minutes of the one": lambda row: number(row["minutes_a"]),
-    "#of the other": lambda row: number(row["minutes_b"]),
+    **alike(number, "#minutes together: joint_minutes, #times: joint_outages, #minutes of the one: minutes_a"),
+    **alike(number, "#of the other: minutes_b"),
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, nothing, stacks
-from analytics.reporting.page import Columns, Section, Table
+from analytics.reporting.page import Columns, Section, Table, alike
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import NOTHING, Row, brief, broker_set, counted, duration_ms, in_cluster, time_text
 
@@ -90,37 +90,24 @@ _GROUPS: Final[Columns] = {
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
     "cause": lambda row: _words(str(row["cause"])),
-    "#times": lambda row: brief(row["events"]),
-    "#queues": lambda row: brief(row["queues"]),
-    "#without an offset": lambda row: brief(row["removed"]),
-    "#messages at most": lambda row: brief(row["messages_again"]),
-    "#skipped": lambda row: brief(row["messages_skipped"]),
+    **alike(brief, "#times: events, #queues, #without an offset: removed, #messages at most: messages_again"),
+    **alike(brief, "#skipped: messages_skipped"),
     "sets": _sets,
     "last": lambda row: time_text(row["last"]),
 }
 
 _RUNS: Final[Columns] = {
     "broker set": broker_set,
-    "#runs": lambda row: brief(row["events"]),
-    "#with a problem": lambda row: brief(row["problems"]),
+    **alike(brief, "#runs: events, #with a problem: problems"),
     "#longest": lambda row: duration_ms(row["longest_ms"]),
-    "#queues": lambda row: brief(row["queues"]),
-    "#pushed": lambda row: brief(row["pushed"]),
-    "#set back": lambda row: brief(row["set_back"]),
-    "#reported": lambda row: brief(row["would_change"]),
-    "#not proved": lambda row: brief(row["not_proved"]),
-    "#failed": lambda row: brief(row["failed"]),
-    "#messages spared": lambda row: brief(row["messages_spared"]),
+    **alike(brief, "#queues, #pushed, #set_back, #reported: would_change, #not_proved, #failed, #messages_spared"),
 }
 
 _LEFT: Final[Columns] = {
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
-    "#reported": lambda row: brief(row["would_change"]),
-    "#not proved": lambda row: brief(row["not_proved"]),
-    "#failed": lambda row: brief(row["failed"]),
-    "#read again": lambda row: brief(row["messages_again"]),
-    "#may be skipped": lambda row: brief(row["messages_skipped"]),
+    **alike(brief, "#reported: would_change, #not_proved, #failed, #read again: messages_again"),
+    **alike(brief, "#may be skipped: messages_skipped"),
     "sets": _sets,
 }
 
@@ -130,19 +117,14 @@ _CHANGES: Final[Columns] = {
     "by": lambda row: str(row["writer"] or NOTHING),
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
-    "#queues": lambda row: brief(row["queues"]),
-    "#failed": lambda row: brief(row["failed"]),
-    "#messages again": lambda row: brief(row["messages_again"]),
-    "#messages skipped": lambda row: brief(row["messages_skipped"]),
+    **alike(brief, "#queues, #failed, #messages_again, #messages_skipped"),
     "last": lambda row: time_text(row["last"]),
 }
 
 _LOCKS: Final[Columns] = {
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
-    "#replays": lambda row: brief(row["replays"]),
-    "#queues": lambda row: brief(row["queues"]),
-    "#granted": lambda row: brief(row["granted"]),
+    **alike(brief, "#replays, #queues, #granted"),
     "#slowest": lambda row: duration_ms(row["longest_ms"]),
     "#two holders": lambda row: brief(row["overlaps"]),
     "#longest": lambda row: duration_ms(row["overlap_longest_ms"]),

@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from analytics.reporting.figures import Figure, as_html
 from analytics.reporting.results import JobResult
@@ -13,6 +13,16 @@ ROWS_SHOWN: Final = 15
 
 #: By heading, the column of a result that is shown as it is, or what makes the text of a row.
 Columns = Mapping[str, str | Callable[[Row], str]]
+
+
+def alike(shown: Callable[[Any], str], columns: str) -> Columns:
+    """Return columns that are shown in the same way: `heading: column, ...`, or columns that name themselves."""
+
+    def cell(column: str) -> Callable[[Row], str]:
+        return lambda row: shown(row[column])
+
+    named = (each.rpartition(": ") for each in columns.split(", "))
+    return {heading or column.replace("_", " "): cell(column.removeprefix("#")) for heading, _, column in named}
 
 
 class Table(NamedTuple):

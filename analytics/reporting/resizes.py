@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, bars, duration_axis, nothing, stacks
-from analytics.reporting.page import Columns, Section, Table
+from analytics.reporting.page import Columns, Section, Table, alike
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import NOTHING, Row, brief, counted, duration, in_cluster, number, time_text
 
@@ -126,6 +126,10 @@ def _by_lag(groups: list[Row]) -> list[Row]:
     return sorted(groups, key=lambda row: (-most(row), str(row["group"])))
 
 
+def _known(value: float | None) -> str:
+    return "not sampled" if value is None else brief(value)
+
+
 _OPERATIONS: Final[Columns] = {
     "topic": lambda row: in_cluster(row, str(row["topic"])),
     "planned": lambda row: time_text(row["created"]),
@@ -142,22 +146,16 @@ _OPERATIONS: Final[Columns] = {
 _EFFECTS: Final[Columns] = {
     "topic": lambda row: in_cluster(row, str(row["topic"])),
     "planned": lambda row: time_text(row["created"]),
-    "#messages a second before": lambda row: _known(row["tps_before"]),
-    "#while it ran": lambda row: _known(row["tps_during"]),
-    "#after": lambda row: _known(row["tps_after"]),
-    "#for each queue before": lambda row: _known(row["queue_tps_before"]),
-    "#for each queue after": lambda row: _known(row["queue_tps_after"]),
+    **alike(_known, "#messages a second before: tps_before, #while it ran: tps_during, #after: tps_after"),
+    **alike(_known, "#for each queue before: queue_tps_before, #for each queue after: queue_tps_after"),
 }
 
 _GROUPS: Final[Columns] = {
     "group": "group",
     "topic": lambda row: in_cluster(row, str(row["topic"])),
     "result": "result",
-    "#not consumed at most before": lambda row: _known(row["lag_max_before"]),
-    "#while it ran": lambda row: _known(row["lag_max_during"]),
-    "#after": lambda row: _known(row["lag_max_after"]),
-    "#members before": lambda row: _known(row["consumers_before"]),
-    "#members after": lambda row: _known(row["consumers_after"]),
+    **alike(_known, "#not consumed at most before: lag_max_before, #while it ran: lag_max_during"),
+    **alike(_known, "#after: lag_max_after, #members before: consumers_before, #members after: consumers_after"),
 }
 
 _DECISIONS: Final[Columns] = {
@@ -165,10 +163,5 @@ _DECISIONS: Final[Columns] = {
     "verdict": "verdict",
     "finding": lambda row: str(row["finding"] or "nothing").replace("_", " "),
     "#times": lambda row: number(row["decisions"]),
-    "first": lambda row: time_text(row["first"]),
-    "last": lambda row: time_text(row["last"]),
+    **alike(time_text, "first, last"),
 }
-
-
-def _known(value: float | None) -> str:
-    return "not sampled" if value is None else brief(value)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, Mark, bars, lanes, nothing
-from analytics.reporting.page import Columns, Section, Table
+from analytics.reporting.page import Columns, Section, Table, alike
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     Row,
@@ -131,8 +131,7 @@ def _differing_answer(differing: list[Row]) -> str:
 _COLD: Final[Columns] = {
     "NameServer": "ns_id",
     "cluster": "cluster",
-    "from": lambda row: time_text(row["start_time"]),
-    "to": lambda row: time_text(row["end_time"]),
+    **alike(time_text, "from: start_time, to: end_time"),
     "#seconds": lambda row: number(row["seconds"], 1),
     '#"no such topic"': lambda row: "not recorded" if row["not_found_min"] is None else _bounds(row),
     "#brokers lacked": lambda row: number(len(row["lacked"] or ())),
@@ -142,8 +141,7 @@ _COLD: Final[Columns] = {
 _DIFFERING: Final[Columns] = {
     "broker": broker,
     "about": "kind",
-    "from": lambda row: time_text(row["start_time"]),
-    "to": lambda row: time_text(row["end_time"]),
+    **alike(time_text, "from: start_time, to: end_time"),
     "#seconds": lambda row: number(row["seconds"], 1),
     "answers": lambda row: ", ".join(row["states"] or ()),
 }
@@ -178,9 +176,7 @@ def churn(result: JobResult) -> Section:
 
 _CHURN: Final[Columns] = {
     "topic": "topic",
-    "#changes": lambda row: number(row["changes"]),
-    "#to and fro": lambda row: number(row["flips"]),
-    "#sets": lambda row: number(row["brokers"]),
+    **alike(number, "#changes, #to and fro: flips, #sets: brokers"),
     "busiest hour": lambda row: time_text(row["busiest_hour"]),
     "#changes in it": lambda row: number(row["busiest_hour_changes"]),
     "#route queries at most": lambda row: brief(row["fetches_max"]),
@@ -240,8 +236,7 @@ _SETS: Final[Columns] = {
 _SPREAD: Final[Columns] = {
     "topic": "topic",
     "cluster": "cluster",
-    "#queues": lambda row: number(row["queues"]),
-    "#most minus fewest on a set": lambda row: number(row["spread"]),
+    **alike(number, "#queues, #most minus fewest on a set: spread"),
 }
 
 _VERDICTS: Final = {
@@ -278,8 +273,7 @@ _SCALING: Final[Columns] = {
     "topic": "topic",
     "cluster": "cluster",
     "verdict": lambda row: str(row["verdict"]) if row["days"] >= _DAYS_TO_JUDGE else "too little history",
-    "#queues": lambda row: number(row["queues_now"]),
-    "#proposed": lambda row: number(row["queues_proposed"]),
+    **alike(number, "#queues: queues_now, #proposed: queues_proposed"),
     "#messages a second": lambda row: brief(row["p95_tps"]),
     "#consumers": lambda row: number(row["consumers"]),
     "#days": lambda row: f"{row['days_differing']} of {row['days']}",
