@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from analytics.shared.broker_states import AVAILABILITY_INPUTS, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_lower, poisson_upper
+from analytics.shared.rows import BROKER_COLUMNS
 from analytics.shared.uptime_intervals import runs
 from history.columns import Column, Type
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("observed_s", Type.DOUBLE, "seconds in which its state was known"),
     Column("up_s", Type.DOUBLE, "seconds up"),
     Column("planned_s", Type.DOUBLE, "seconds down after it unregistered"),

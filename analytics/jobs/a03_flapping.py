@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
+from analytics.shared.rows import BROKER_COLUMNS
 from analytics.shared.uptime_intervals import runs
 from history.columns import Column, Type
 
@@ -24,8 +25,7 @@ CLEAR_BELOW: Final = 1.5
 _REMEMBERED_US: Final = 10 * TAU_US
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("transitions", Type.LONG, "times that it went down in the window, planned ones too"),
     Column("peak", Type.DOUBLE, "its highest score"),
     Column("peak_time", Type.TIMESTAMP, "when that was"),

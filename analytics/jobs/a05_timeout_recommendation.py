@@ -20,8 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import BROKER
-from analytics.shared.heartbeats.gap_histogram import GAP_KEYS, added_up, period_of_most
-from analytics.shared.heartbeats.periods import Periods
+from analytics.shared.heartbeats.gap_histogram import GAP_KEYS, Periods, added_up, period_of_most
 from analytics.shared.heartbeats.timeout_evidence import (
     FAILURE,
     GAP,
@@ -35,6 +34,7 @@ from analytics.shared.heartbeats.timeout_evidence import (
 )
 from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_upper
+from analytics.shared.rows import BROKER_COLUMNS
 from history.columns import Column, Type
 
 #: What can be recommended, in seconds.
@@ -61,8 +61,7 @@ _DAY_MS: Final = 86_400_000
 _ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("period_ms", Type.DOUBLE, "ms between its heartbeats, as in A2; null with too little history"),
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
     Column("current_fp_day", Type.DOUBLE, "times a day that it expires alive with that timeout"),

@@ -20,10 +20,12 @@ from analytics.shared.broker_states import (
     of_name_servers,
     reported_states,
     state_parts,
+    watched,
 )
-from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, lacking_contact, watched
+from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, lacking_contact
 from analytics.shared.intervals import joined, levels
 from analytics.shared.job import Inputs, Job, Span
+from analytics.shared.rows import BROKER_COLUMNS
 from analytics.shared.state_points import UP
 from analytics.spark.schemas import united
 from history.columns import Column, Type
@@ -54,8 +56,7 @@ PARTS: Final = (
 )
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column(
         "kind",
         Type.STRING,

@@ -32,7 +32,7 @@ from analytics.shared.failovers import (
 )
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.observation import lost_states
-from analytics.shared.rows import CLUSTER, KIND, of_kind, of_span, timed
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_namesrv, of_span, timed
 from analytics.spark.schemas import Frames
 from history.columns import Column, Type
 
@@ -141,14 +141,14 @@ COLUMNS: Final = (
 
 def parts(inputs: Inputs, span: Span) -> Frames:
     """Return the few rows that failovers are made of."""
-    events, states = _events(inputs["controller"]), inputs["broker_state"].where(_of_namesrv())
+    events, states = _events(inputs["controller"]), inputs["broker_state"].where(of_namesrv())
     own_events = events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
-    addresses = inputs["role_address"].where(_of_namesrv()).withColumn("began_us", _began_us())
+    addresses = inputs["role_address"].where(of_namesrv()).withColumn("began_us", _began_us())
     moves = of_span(addresses.where("event_type = 'leads'"), span)
     return {
         "event": own_events,
         "registration": _registrations(of_span(states, span), events, span).withColumn("began_us", _began_us()),
-        "tick": _ticks(of_span(inputs["ns_tick"], span).where(_of_namesrv()), events, span).withColumn(
+        "tick": _ticks(of_span(inputs["ns_tick"], span).where(of_namesrv()), events, span).withColumn(
             "began_us", _began_us()
         ),
         "unrecorded": _unrecorded(inputs["ns_lifecycle"], span),
@@ -157,10 +157,6 @@ def parts(inputs: Inputs, span: Span) -> Frames:
         "given": given_at_elections(addresses, own_events),
         "move": near_elections(moves, events, span.end_us),
     }
-
-
-def _of_namesrv() -> Expression:
-    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
 
 
 def _began_us() -> Expression:
@@ -192,7 +188,7 @@ def _ticks(ticks: DataFrame, events: DataFrame, span: Span) -> DataFrame:
 
 def _unrecorded(lifecycle: DataFrame, span: Span) -> DataFrame:
     """Return when NameServers were there and could not record who came and left."""
-    resumed = of_span(lifecycle.where(_of_namesrv() & lost_states()), span)
+    resumed = of_span(lifecycle.where(of_namesrv() & lost_states()), span)
     lost_us = F.unix_micros("unobserved_from")
     return resumed.withColumns({"began_us": F.coalesce(_began_us(), lost_us), "lost_us": lost_us})
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from analytics.shared.broker_states import BROKER
 from analytics.shared.days import DAY_US, HOUR_US, MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, of_span
+from analytics.shared.rows import CLUSTER, of_namesrv, of_span
 from history.columns import Column, Type
 
 WINDOW_US: Final = 10 * MINUTE_US
@@ -114,7 +114,7 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
     interval, period = F.col("interval_ms"), F.col("period_ms")
     missed = F.greatest(F.round(F.try_divide(interval, period)) - 1, F.lit(0.0))
     heartbeats = of_span(inputs["heartbeat"], span).where("event_type = 'heartbeat' AND interval_ms IS NOT NULL")
-    single = heartbeats.where(_of_namesrv()).select(
+    single = heartbeats.where(of_namesrv()).select(
         *BROKER,
         "at_us",
         "ns_id",
@@ -123,7 +123,7 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
         interval.alias("max_ms"),
         F.coalesce(missed, F.lit(0.0)).alias("missed"),
     )
-    summaries = of_span(inputs["heartbeat_summary"], span).where("n > 0").where(_of_namesrv())
+    summaries = of_span(inputs["heartbeat_summary"], span).where("n > 0").where(of_namesrv())
     return single.unionByName(
         summaries.select(
             *BROKER,
@@ -136,10 +136,6 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
             F.coalesce(F.col("missed"), F.lit(0)).cast("double").alias("missed"),
         )
     )
-
-
-def _of_namesrv() -> Expression:
-    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
 
 
 def result(parts: DataFrame, span: Span) -> DataFrame:

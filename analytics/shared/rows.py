@@ -14,6 +14,10 @@ from history.columns import Column, Type
 
 CLUSTER: Final = Column("cluster", Type.STRING, "cluster of the broker")
 KIND: Final = Column("kind", Type.STRING, "which of the kinds of rows it is")
+BROKER_COLUMNS: Final = (
+    Column("broker_name", Type.STRING, "broker set"),
+    Column("broker_id", Type.LONG, "broker id in its set"),
+)
 
 
 def timed(rows: DataFrame) -> DataFrame:
@@ -24,6 +28,16 @@ def timed(rows: DataFrame) -> DataFrame:
 def of_span(rows: DataFrame, span: Span) -> DataFrame:
     """Return the rows that happened within the span, with `at_us`."""
     return timed(rows).where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
+
+
+def of_namesrv() -> SparkColumn:
+    """Return whether a NameServer wrote a row; those that do not say who did are of NameServers too."""
+    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
+
+
+def sequence() -> SparkColumn:
+    """Return in which order a process wrote its rows."""
+    return F.substring_index("event_id", "-", -1).cast("bigint")
 
 
 def of_kind(rows: DataFrame, kind: str) -> DataFrame:
