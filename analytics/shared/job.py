@@ -23,11 +23,6 @@ class Span(NamedTuple):
     start_us: int
     end_us: int
 
-    @property
-    def seconds(self) -> float:
-        """How long it is."""
-        return (self.end_us - self.start_us) / 1e6
-
 
 #: What each result has beside the columns of its own; the runner puts them in front.
 RESULT_COLUMNS = (
