@@ -47,23 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"PySpark is not installed: in the repository, {sys.executable} -m pip install --editable '.[analytics]'",
         )
     try:
-        return _do(options)
+        # Only now is it known that PySpark is there.
+        from analytics.cli.options import WrongOptions  # noqa: PLC0415
+        from analytics.cli.session import NoJava  # noqa: PLC0415
+        from analytics.spark.failures import FAILURES, SomeFailed, sentence  # noqa: PLC0415
+
+        getattr(import_module(options.task.module), options.task.name)(options)
     except KeyboardInterrupt:
         _leave(INTERRUPTED, "interrupted; what was finished counts, the next run goes on from there")
         # Python would wait for threads that plan and run jobs. Java ends when this process does.
         os._exit(INTERRUPTED)
-
-
-def _do(options: argparse.Namespace) -> int:
-    """Carry out the task; translate what went wrong into an exit code and a sentence."""
-    # Only now is it known that PySpark is there.
-    from analytics.cli.options import WrongOptions  # noqa: PLC0415
-    from analytics.cli.session import NoJava  # noqa: PLC0415
-    from analytics.spark.failures import FAILURES, SomeFailed, sentence  # noqa: PLC0415
-
-    task: Task = options.task
-    try:
-        getattr(import_module(task.module), task.name)(options)
     except (WrongOptions, UnknownJob) as error:
         return _leave(WRONG_OPTIONS, str(error))
     except NoJava as error:

@@ -35,7 +35,7 @@ from synthetic.plan import Plan, Server, brokers
 from synthetic.plants import correlated_failure, flaps, renewal_outages, storm
 
 from analytics.cli.report import report
-from analytics.cli.session import SparkOptions, start_session
+from analytics.cli.session import start_session
 from analytics.engine.publication import LatestRun
 from analytics.engine.registry import load_jobs
 from analytics.engine.runner import Run, run_jobs
@@ -120,7 +120,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     with tempfile.TemporaryDirectory(prefix="bench-analytics-", dir=options.folder) as folder:
         began = time.perf_counter()
-        spark = start_session(SparkOptions(master=f"local[{options.cores}]", driver_memory=options.driver_memory))
+        spark = start_session(f"local[{options.cores}]", driver_memory=options.driver_memory)
         spark.range(1).count()
         bench = Bench(spark, options, Path(folder), time.perf_counter() - began)
         for part in options.only or PARTS:

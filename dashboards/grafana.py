@@ -1,307 +1,335 @@
-"""Turns boards into the JSON that Grafana reads, by its own SDK; nothing else knows the SDK.
-
-The classic model of dashboards, which every Grafana from 10 on takes and which files are provisioned in. The SDK would
-rather be asked for the next model, and says so when it is imported.
-"""
+"""What a board is made of, and the JSON that Grafana reads: the classic model, which every Grafana from 10 on takes."""
 
 import itertools
 import json
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from dashboards.panels import (
-    GRID_WIDTH,
-    Annotation,
-    Board,
-    Kind,
-    Limits,
-    Link,
-    Panel,
-    Query,
-    Row,
-    TableColumn,
-    Variable,
-    Word,
-)
+from dashboards.promql import Query
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from grafana_foundation_sdk.builders import common as common_builders
-    from grafana_foundation_sdk.builders import dashboard as builders
-    from grafana_foundation_sdk.builders import heatmap, prometheus, stat, statetimeline, table, text, timeseries
-    from grafana_foundation_sdk.cog.builder import Builder
-    from grafana_foundation_sdk.cog.encoder import JSONEncoder
-    from grafana_foundation_sdk.models import common, dashboard
-    from grafana_foundation_sdk.models import heatmap as heatmap_models
-    from grafana_foundation_sdk.models.prometheus import PromQueryFormat
-    from grafana_foundation_sdk.models.text import TextMode
+#: What a panel, a variable or an annotation is in Grafana's JSON.
+Json = dict[str, Any]
+
+#: Where a number begins to be of this colour; the first colour needs no bound.
+Limits = tuple[tuple[float | None, str], ...]
 
 #: Whatever Prometheus the reader has chosen; no board names one of its own.
-_SOURCE: Final = common.DataSourceRef("prometheus", "${datasource}")
+_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
+_GRID_WIDTH: Final = 24
 _TAG: Final = "rocketmq"
-_ROW_HEIGHT: Final = 1
-_NOTE_HEIGHT: Final = 4
-_REFRESH: Final = "30s"
-_SINCE: Final = "now-3h"
-
-#: The SDK's builders of panels have the same setters and no common type.
-Shown = TypeVar("Shown", stat.Panel, timeseries.Panel, statetimeline.Panel, table.Panel, heatmap.Panel)
 
 
-def as_json(board: Board) -> str:
-    """Return a board as Grafana's JSON, ending with a line break."""
-    return json.dumps(_dashboard(board), cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+class Word(NamedTuple):
+    """What is shown in place of one value."""
+
+    value: int
+    text: str
+    color: str
 
 
-def _dashboard(board: Board) -> dashboard.Dashboard:
-    built = (
-        builders.Dashboard(board.title)
-        .uid(board.uid)
-        .description(board.question)
-        .tags([_TAG])
-        .timezone("browser")
-        .refresh(_REFRESH)
-        .time(_SINCE, "now")
-        .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
-        .readonly()
-        .variables([_source_variable(), *map(_variable, board.variables)])
-        .annotations(list(map(_annotation, board.annotations)))
-        .link(_links_to_all())
-        .build()
-    )
-    built.panels = list(_panels(board))
-    for shown in (*(built.links or ()), *(built.annotations.list_val or ())):
-        # Else the SDK hides them in a menu.
-        shown.placement = None
-    return built
+class Link(NamedTuple):
+    """From a number to another board; `label` is the label that chooses there, by the variable of the same name."""
+
+    title: str
+    uid: str
+    label: str | None = None
 
 
-def _panels(board: Board) -> Iterator[dashboard.Panel | dashboard.RowPanel]:
-    """Yield headings and panels, each with its number and its place on the grid."""
-    numbers = itertools.count(1)
-    top = 0
-    for row in (_explained(board), *board.rows):
-        heading = builders.Row(row.title).id(next(numbers)).collapsed(row.collapsed).build()
-        heading.grid_pos = dashboard.GridPos(x=0, y=top, w=GRID_WIDTH, h=_ROW_HEIGHT)
-        top += _ROW_HEIGHT
-        placed, below = _placed(row, top, numbers)
-        heading.panels = placed if row.collapsed else []
-        yield heading
-        if row.collapsed:
-            # What follows stands below the heading; its panels take room only when it is opened.
-            continue
-        yield from placed
-        top = below
+class TableColumn(NamedTuple):
+    """One column of a table; those that are not named are hidden."""
+
+    #: A label; or `Value`, with more than one query `Value #A`, `Value #B` and so on.
+    source: str
+    title: str
+    unit: str = "short"
+    limits: Limits = ()
 
 
-def _explained(board: Board) -> Row:
-    """Return the first row of every board: what it answers, and what to do when something is red."""
-    words = f"**{board.question}**\n\n{board.when_red}"
-    note = Panel(kind=Kind.NOTE, title="", description=words, width=GRID_WIDTH, height=_NOTE_HEIGHT)
-    return Row("What this board answers", (note,))
+class Row(NamedTuple):
+    """Panels under a common heading; `row` makes one."""
+
+    title: str
+    panels: tuple[Json, ...]
+    collapsed: bool
 
 
-def _placed(row: Row, top: int, numbers: Iterator[int]) -> tuple[list[dashboard.Panel], int]:
-    """Return the panels of a row from left to right, line by line, and where the next row begins."""
-    panels: list[dashboard.Panel] = []
-    left, below = 0, top
-    for panel in row.panels:
-        if left + panel.width > GRID_WIDTH:
-            left, top = 0, below
-        built = _BUILD[panel.kind](panel)
-        built.id_val = next(numbers)
-        built.grid_pos = dashboard.GridPos(x=left, y=top, w=panel.width, h=panel.height)
-        panels.append(built)
-        left, below = left + panel.width, max(below, top + panel.height)
-    return panels, below
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """One dashboard: a reader with a question."""
+
+    uid: str
+    title: str
+    #: What it answers, in a sentence.
+    question: str
+    #: What to do when something is red: Markdown.
+    when_red: str
+    rows: tuple[Row, ...]
+    variables: tuple[Json, ...] = ()
+    annotations: tuple[Json, ...] = ()
+
+
+def row(title: str, *panels: Json, collapsed: bool = False) -> Row:
+    """Return panels under a common heading; those of a collapsed row are asked for only when it is opened."""
+    return Row(title, panels, collapsed)
+
+
+def worse_above(warning: float, bad: float) -> Limits:
+    """Return limits of a number that shall stay small."""
+    return ((None, "green"), (warning, "orange"), (bad, "red"))
+
+
+def bad_above(bad: float) -> Limits:
+    """Return limits of a number that is good or bad, with nothing between; small is good."""
+    return ((None, "green"), (bad, "red"))
+
+
+def good_from(good: float) -> Limits:
+    """Return limits of a number that is bad until it reaches `good`."""
+    return ((None, "red"), (good, "green"))
+
+
+def better_above(fair: float, good: float) -> Limits:
+    """Return limits of a number that shall be large."""
+    return ((None, "red"), (fair, "orange"), (good, "green"))
 
 
 # Panels
 
+_LEGEND: Final = {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": True}
+_BY_LIMITS: Final = {"color": {"mode": "thresholds"}}
+_COLORS: Final = {"exponent": 0, "fill": "", "mode": "scheme", "reverse": False, "scheme": "Oranges", "steps": 64}
+_LINES: Final[Json] = {"fillOpacity": 5, "showPoints": "never", "spanNulls": False}
 
-def _note(panel: Panel) -> dashboard.Panel:
-    return text.Panel().title(panel.title).mode(TextMode.MARKDOWN).content(panel.description).build()
-
-
-def _stat(panel: Panel) -> dashboard.Panel:
-    shown = stat.Panel().color_mode(common.BigValueColorMode.BACKGROUND).graph_mode(common.BigValueGraphMode.AREA)
-    last = common_builders.ReduceDataOptions().calcs(["lastNotNull"])
-    return _common(shown.reduce_options(last), panel).color_scheme(_by_limits()).build()
-
-
-def _lines(panel: Panel) -> dashboard.Panel:
-    shown = (
-        timeseries.Panel()
-        .fill_opacity(25 if panel.stacked else 5)
-        .show_points(common.VisibilityMode.NEVER)
-        .span_nulls(False)
-        .legend(_legend())
-        .tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
-    )
-    if panel.stacked:
-        shown = shown.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
-    if panel.limits:
-        dashed = common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
-        shown = shown.thresholds_style(dashed)
-    palette = builders.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC)
-    return _common(shown, panel).min(0).color_scheme(palette).build()
-
-
-def _states(panel: Panel) -> dashboard.Panel:
-    shown = statetimeline.Panel().show_value(common.VisibilityMode.AUTO).merge_values(True).legend(_legend())
-    return _common(shown, panel).color_scheme(_by_limits()).build()
-
-
-def _heatmap(panel: Panel) -> dashboard.Panel:
-    color = heatmap.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme("Oranges").steps(64)
-    axis = heatmap.YAxisConfig().unit(panel.unit)
-    shown = heatmap.Panel().calculate(False).color(color).y_axis(axis)
-    return _common(shown, panel).build()
-
-
-def _table(panel: Panel) -> dashboard.Panel:
-    names = [column.source for column in panel.columns]
-    arranged = {
-        "indexByName": {name: place for place, name in enumerate(names)},
-        "renameByName": {column.source: column.title for column in panel.columns},
-    }
-    shown = (
-        _common(table.Panel(), panel)
-        .with_transformation(dashboard.DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(
-            dashboard.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": names}})
-        )
-        .with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=arranged))
-    )
-    for column in panel.columns:
-        shown = shown.override_by_name(column.title, _column(column))
-    return shown.build()
-
-
-def _column(column: TableColumn) -> list[dashboard.DynamicConfigValue]:
-    properties: dict[str, object] = {"unit": column.unit}
-    if column.limits:
-        properties["thresholds"] = _thresholds(column.limits).build()
-    if column.words:
-        properties["mappings"] = _mappings(column.words)
-    if column.limits or column.words:
-        properties["custom.cellOptions"] = common.TableColoredBackgroundCellOptions()
-    return [dashboard.DynamicConfigValue(name, value) for name, value in properties.items()]
-
-
-_BUILD: Final[Mapping[Kind, Callable[[Panel], dashboard.Panel]]] = {
-    Kind.NOTE: _note,
-    Kind.STAT: _stat,
-    Kind.LINES: _lines,
-    Kind.STATES: _states,
-    Kind.HEATMAP: _heatmap,
-    Kind.TABLE: _table,
+#: Grafana's name of a panel -> its options.
+_OPTIONS: Final[Mapping[str, Json]] = {
+    "stat": {"colorMode": "background", "graphMode": "area", "percentChangeColorMode": "standard", "wideLayout": True}
+    | {"justifyMode": "auto", "orientation": "auto", "textMode": "auto"}
+    | {"reduceOptions": {"calcs": ["lastNotNull"]}, "showPercentChange": False},
+    "timeseries": {"legend": _LEGEND, "tooltip": {"mode": "multi", "sort": "asc"}},
+    "state-timeline": {"legend": _LEGEND, "tooltip": {"mode": "single", "sort": "asc"}}
+    | {"alignValue": "left", "mergeValues": True, "perPage": 20, "rowHeight": 0.9, "showValue": "auto"},
+    "heatmap": {"calculate": False, "cellGap": 1, "color": _COLORS, "exemplars": {"color": "rgba(255,0,255,0.7)"}}
+    | {"filterValues": {"le": 1e-09}, "legend": {"show": True}, "selectionMode": "x", "showValue": "auto"}
+    | {"tooltip": {"mode": "single"}},
+    "table": {"cellHeight": "sm", "footer": {"countRows": False, "reducer": [], "show": False}}
+    | {"frameIndex": 0, "showHeader": True, "showTypeIcons": False},
+}
+#: The same -> what its fields have by default.
+_DEFAULTS: Final[Mapping[str, Json]] = {
+    "stat": _BY_LIMITS,
+    "timeseries": {"color": {"mode": "palette-classic"}, "min": 0, "custom": _LINES},
+    "state-timeline": _BY_LIMITS | {"custom": {"fillOpacity": 70, "lineWidth": 0}},
+    "heatmap": {"custom": {}},
+    "table": {"custom": {"align": "auto", "inspect": False}},
 }
 
 
-def _common(shown: Shown, panel: Panel) -> Shown:
-    shown = (
-        shown.title(panel.title)
-        .description(panel.description)
-        .datasource(_SOURCE)
-        .unit(panel.unit)
-        .targets([_target(panel, place) for place in range(len(panel.queries))])
-        .thresholds(_thresholds(panel.limits))
-        .data_links([_data_link(link, panel.kind) for link in panel.links])
-    )
-    return shown.mappings(_mappings(panel.words)) if panel.words else shown
+def _panel(
+    kind: str,
+    title: str,
+    description: str,
+    *queries: Query,
+    unit: str = "",
+    limits: Limits = (),
+    words: Sequence[Word] = (),
+    links: Iterable[Link] = (),
+    columns: Sequence[TableColumn] = (),
+    stacked: bool = False,
+    width: int = 8,
+    height: int = 8,
+) -> Json:
+    """Return one question and the numbers that answer it; `description` also says when to worry.
 
-
-def _target(panel: Panel, place: int) -> Builder[Any]:
-    query: Query = panel.queries[place]
-    target = prometheus.Dataquery().expr(query.expr).ref_id(chr(ord("A") + place)).datasource(_SOURCE)
-    if panel.kind is Kind.TABLE:
-        return target.instant().format(PromQueryFormat.TABLE)
-    target = target.range().legend_format(query.legend or "__auto")
-    return target.format(PromQueryFormat.HEATMAP) if panel.kind is Kind.HEATMAP else target
-
-
-def _thresholds(limits: Limits) -> builders.ThresholdsConfig:
-    steps = [dashboard.Threshold(bound, color) for bound, color in limits or ((None, "blue"),)]
-    return builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps)
-
-
-def _mappings(words: tuple[Word, ...]) -> list[dashboard.ValueMapping]:
-    results = {
-        str(word.value): dashboard.ValueMappingResult(text=word.text, color=word.color, index=place)
-        for place, word in enumerate(words)
+    `unit` is one of Grafana's, where it is not that of the first query; `columns` are those of a table.
+    """
+    unit = unit or queries[0].unit
+    options, defaults = _OPTIONS[kind], _DEFAULTS[kind]
+    if kind == "heatmap":
+        options = options | {"yAxis": {"unit": unit}}
+    if stacked:
+        defaults = defaults | {"custom": _LINES | {"fillOpacity": 25, "stacking": {"mode": "normal"}}}
+    if kind == "timeseries" and limits:
+        defaults = defaults | {"custom": defaults["custom"] | {"thresholdsStyle": {"mode": "dashed"}}}
+    if words:
+        shown = {str(word.value): {"text": word.text, "color": word.color, "index": n} for n, word in enumerate(words)}
+        defaults = defaults | {"mappings": [{"type": "value", "options": shown}]}
+    defaults = defaults | {"links": [_data_link(link, kind) for link in links]}
+    built = {
+        "type": kind,
+        "title": title,
+        "description": description,
+        "datasource": _SOURCE,
+        "options": options,
+        "fieldConfig": {
+            "defaults": defaults | {"thresholds": _thresholds(limits), "unit": unit},
+            "overrides": [_override(column) for column in columns],
+        },
+        "targets": [_target(query, kind, chr(ord("A") + place)) for place, query in enumerate(queries)],
     }
-    return [dashboard.ValueMap(results)]
+    if columns:
+        built["transformations"] = _arranged(columns)
+    return built | _sized(width, height)
 
 
-def _by_limits() -> builders.FieldColor:
-    return builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS)
+def _sized(width: int, height: int) -> Json:
+    return {"gridPos": {"w": width, "h": height}, "repeatDirection": "h", "transparent": False}
 
 
-def _legend() -> common_builders.VizLegendOptions:
-    return (
-        common_builders.VizLegendOptions()
-        .display_mode(common.LegendDisplayMode.LIST)
-        .placement(common.LegendPlacement.BOTTOM)
-        .show_legend(True)
-    )
+stat = partial(_panel, "stat")
+lines = partial(_panel, "timeseries")
+states = partial(_panel, "state-timeline")
+table = partial(_panel, "table")
+heatmap = partial(_panel, "heatmap")
+
+
+def _target(query: Query, kind: str, ref_id: str) -> Json:
+    target: Json = {"datasource": _SOURCE, "expr": query.expr, "refId": ref_id}
+    if kind == "table":
+        return target | {"format": "table", "instant": True, "range": False}
+    target |= {"instant": False, "range": True, "legendFormat": query.legend or "__auto"}
+    return target | {"format": "heatmap"} if kind == "heatmap" else target
+
+
+def _thresholds(limits: Limits) -> Json:
+    steps = [{"value": bound, "color": color} for bound, color in limits or ((None, "blue"),)]
+    return {"mode": "absolute", "steps": steps}
+
+
+def _override(column: TableColumn) -> Json:
+    properties: Json = {"unit": column.unit}
+    if column.limits:
+        properties["thresholds"] = _thresholds(column.limits)
+        properties["custom.cellOptions"] = {"type": "color-background"}
+    changed = [{"id": name, "value": value} for name, value in properties.items()]
+    return {"matcher": {"id": "byName", "options": column.title}, "properties": changed}
+
+
+def _arranged(columns: Sequence[TableColumn]) -> list[Json]:
+    names = [column.source for column in columns]
+    arranged = {
+        "indexByName": {name: place for place, name in enumerate(names)},
+        "renameByName": {column.source: column.title for column in columns},
+    }
+    return [
+        {"id": "merge", "options": {}},
+        {"id": "filterFieldsByName", "options": {"include": {"names": names}}},
+        {"id": "organize", "options": arranged},
+    ]
 
 
 # Links, variables, annotations
 
 
-def _data_link(link: Link, kind: Kind) -> builders.DashboardLink:
+#: A link as Grafana has it, of one panel or of all boards.
+_LINK: Final[Json] = {"asDropdown": False, "icon": "", "tags": [], "targetBlank": False, "tooltip": ""}
+_LINK_TO_ALL: Final = _LINK | {"asDropdown": True, "includeVars": True, "keepTime": True, "tags": [_TAG]}
+
+
+def _data_link(link: Link, kind: str) -> Json:
     """Lead to another board with the same time, the same Prometheus, and what was clicked on."""
     url = f"/d/{link.uid}?${{__url_time_range}}&${{datasource:queryparam}}"
     if link.label:
         # In a table the labels of a series are fields of its row.
-        value = f"__data.fields.{link.label}" if kind is Kind.TABLE else f"__field.labels.{link.label}"
+        value = f"__data.fields.{link.label}" if kind == "table" else f"__field.labels.{link.label}"
         url += f"&var-{link.label}=${{{value}}}"
-    return builders.DashboardLink(link.title).url(url)
+    own = {"includeVars": False, "keepTime": False, "placement": "inControlsMenu"}
+    return _LINK | own | {"title": link.title, "type": "link", "url": url}
 
 
-def _links_to_all() -> builders.DashboardLink:
-    return (
-        builders.DashboardLink("RocketMQ")
-        .type(dashboard.DashboardLinkType.DASHBOARDS)
-        .tags([_TAG])
-        .as_dropdown(True)
-        .include_vars(True)
-        .keep_time(True)
-    )
+#: A choice as Grafana has it: of one thing.
+_CHOICE: Final[Json] = {
+    "allowCustomValue": True,
+    "auto": False,
+    "auto_count": 30,
+    "auto_min": "10s",
+    "skipUrlSync": False,
+}
+_ONE: Final = _CHOICE | {"includeAll": False, "multi": False}
+_SOURCE_CHOICE: Final = _ONE | {
+    "name": "datasource",
+    "label": "Prometheus",
+    "type": "datasource",
+    "query": "prometheus",
+}
+_ALL_CHOSEN: Final = {"selected": True, "text": "All", "value": "$__all"}
+_SEVERAL: Final = _CHOICE | {"includeAll": True, "multi": True, "allValue": ".*", "current": _ALL_CHOSEN}
 
 
-def _source_variable() -> builders.DatasourceVariable:
-    return builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+def variable(name: str, title: str, metric: str, label: str, *, within: str = "", single: bool = False) -> Json:
+    """Return a choice at the top of a board: the values of one label of one metric, several or all of them.
+
+    `within` are selectors that narrow the choice by another one, as `cluster=~"$cluster"`; `single`: exactly one.
+    """
+    query = f"label_values({metric}{{{within}}}, {label})" if within else f"label_values({metric}, {label})"
+    return (_ONE if single else _SEVERAL) | {
+        "name": name,
+        "label": title,
+        "type": "query",
+        "datasource": _SOURCE,
+        "definition": query,
+        "query": {"query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery", "qryType": 1},
+        "refresh": 2,
+        "sort": 7,
+    }
 
 
-def _variable(variable: Variable) -> builders.QueryVariable:
-    built = (
-        builders.QueryVariable(variable.name)
-        .label(variable.title)
-        .query({"query": variable.query, "refId": "PrometheusVariableQueryEditor-VariableQuery", "qryType": 1})
-        .definition(variable.query)
-        .datasource(_SOURCE)
-        .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(dashboard.VariableSort.NATURAL_ASC)
-        .multi(not variable.single)
-        .include_all(not variable.single)
-    )
-    if variable.single:
-        return built
-    return built.all_value(".*").current(dashboard.VariableOption(selected=True, text="All", value="$__all"))
+def annotation(name: str, expr: str, text: str, color: str) -> Json:
+    """Return moments that are marked in every panel of a board: whenever the expression has a value.
+
+    `text` stands at the mark, with labels in double braces.
+    """
+    marked = {"name": name, "titleFormat": name, "expr": expr, "textFormat": text, "iconColor": color}
+    return marked | {"datasource": _SOURCE, "enable": True, "hide": False, "builtIn": 0}
 
 
-def _annotation(annotation: Annotation) -> builders.AnnotationQuery:
-    return (
-        builders.AnnotationQuery()
-        .name(annotation.name)
-        .datasource(_SOURCE)
-        .enable(True)
-        .icon_color(annotation.color)
-        .expr(annotation.expr)
-        .title_format(annotation.name)
-        .text_format(annotation.text)
-    )
+# Boards
+
+
+def as_json(board: Board) -> str:
+    """Return a board as Grafana's JSON, ending with a line break."""
+    whole = {
+        "uid": board.uid,
+        "title": board.title,
+        "description": board.question,
+        "tags": [_TAG],
+        "links": [_LINK_TO_ALL | {"title": "RocketMQ", "type": "dashboards"}],
+        "templating": {"list": [_SOURCE_CHOICE, *board.variables]},
+        "annotations": {"list": board.annotations},
+        "panels": _panels(board),
+    }
+    shown = {"timezone": "browser", "refresh": "30s", "time": {"from": "now-3h", "to": "now"}, "graphTooltip": 1}
+    model = {"schemaVersion": 42, "editable": False, "fiscalYearStartMonth": 0}
+    return json.dumps(whole | shown | model, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _panels(board: Board) -> list[Json]:
+    """Return headings and panels, each with its number and its place on the grid: from left to right, line by line."""
+    numbers = itertools.count(1)
+    panels: list[Json] = []
+    top = 0
+    for row in (_explained(board), *board.rows):
+        heading = {"type": "row", "title": row.title, "collapsed": row.collapsed, "id": next(numbers)}
+        heading["gridPos"] = {"x": 0, "y": top, "w": _GRID_WIDTH, "h": 1}
+        placed: list[Json] = []
+        left, line, below = 0, top + 1, top + 1
+        for panel in row.panels:
+            size = panel["gridPos"]
+            if left + size["w"] > _GRID_WIDTH:
+                left, line = 0, below
+            placed.append(panel | {"id": next(numbers), "gridPos": size | {"x": left, "y": line}})
+            left, below = left + size["w"], max(below, line + size["h"])
+        # What follows a collapsed row stands below its heading; its panels take room only when it is opened.
+        heading["panels"] = placed if row.collapsed else []
+        panels += [heading] if row.collapsed else [heading, *placed]
+        top = top + 1 if row.collapsed else below
+    return panels
+
+
+def _explained(board: Board) -> Row:
+    """Return the first row of every board: what it answers, and what to do when something is red."""
+    words = f"**{board.question}**\n\n{board.when_red}"
+    note = {"type": "text", "title": "", "options": {"mode": "markdown", "content": words}}
+    return row("What this board answers", note | _sized(_GRID_WIDTH, 4))

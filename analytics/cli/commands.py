@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from analytics.cli.options import limits, periods, require_history, require_stored, settings, window
-from analytics.cli.session import SparkOptions, start_session
+from analytics.cli.session import start_session
 from analytics.engine.registry import MODULES, job_id, load_jobs
 from analytics.engine.retention import delete_expired
 from analytics.engine.runner import Run, run_jobs
@@ -92,4 +92,4 @@ def _opened(
 def _spark(options: argparse.Namespace) -> SparkSession:
     conf = settings(options.conf)
     to_stderr(f"starting Spark on {options.master}")
-    return start_session(SparkOptions(master=options.master, driver_memory=options.driver_memory, conf=conf))
+    return start_session(options.master, conf, driver_memory=options.driver_memory)

@@ -7,18 +7,18 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from analytics.cli.options import WrongOptions
-from analytics.engine.publication import LATEST, LatestRun
+from analytics.engine.publication import LATEST
 from analytics.engine.registry import MODULES
 from analytics.reporting import brokers, dry_runs, incidents, offsets, outlook, resizes, routes
 from analytics.reporting.advice import advice
-from analytics.reporting.page import ReportPage, Section, as_page
-from analytics.reporting.results import JobResult
-from analytics.reporting.wording import counted, with_clusters
+from analytics.reporting.page import ReportPage, Section, Told, as_page
+from analytics.reporting.results import JobResult, decoded
+from analytics.reporting.wording import counted
 from analytics.spark.progress import to_stderr
 from analytics.spark.storage import UnreadableFile
 
@@ -27,25 +27,25 @@ DRY_RUN: Final = "dry-run"
 _DRY_RUN_FILE: Final = "dry-run/scaling_dry_run.json"
 
 #: In the order of the page: what hurts first.
-_SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyType(
+_SECTIONS: Final[Mapping[str, tuple[str, Callable[[JobResult], Section]]]] = MappingProxyType(
     {
-        "A10": incidents.failovers,
-        "A16": offsets.read_again,
-        "A1": brokers.availability,
-        "A11": incidents.storms,
-        "A6": routes.divergence,
-        "A13": incidents.anomalies,
-        "A14": incidents.correlated_failures,
-        "A3": brokers.flapping,
-        "A4": brokers.detection,
-        "A5": brokers.timeouts,
-        "A2": brokers.heartbeats,
-        "A8": routes.balance,
-        "A9": routes.scaling,
-        "A15": resizes.resizes,
-        DRY_RUN: dry_runs.dry_run,
-        "A7": routes.churn,
-        "A12": outlook.capacity,
+        "A10": ("Failovers", incidents.failovers),
+        "A16": ("Offsets that jumped", offsets.read_again),
+        "A1": ("Availability", brokers.availability),
+        "A11": ("Restart storms", incidents.storms),
+        "A6": ("Divergence", routes.divergence),
+        "A13": ("Anomalies", incidents.anomalies),
+        "A14": ("Correlated failures", incidents.correlated_failures),
+        "A3": ("Flapping", brokers.flapping),
+        "A4": ("Detection", brokers.detection),
+        "A5": ("Timeouts", brokers.timeouts),
+        "A2": ("Heartbeats", brokers.heartbeats),
+        "A8": ("Queue balance", routes.balance),
+        "A9": ("Queue scaling", routes.scaling),
+        "A15": ("Resizes of topics", resizes.resizes),
+        DRY_RUN: ("What policies would have done", dry_runs.dry_run),
+        "A7": ("Route changes", routes.churn),
+        "A12": ("Capacity", outlook.capacity),
     }
 )
 
@@ -70,42 +70,26 @@ def report(options: argparse.Namespace) -> None:
 
 def read_results(folder: Path) -> dict[str, JobResult]:
     """Return the newest result of each analysis that has one, by its id, and that of a dry run beside them."""
-    found = {}
-    for job_id, name in MODULES.items():
-        path = folder / f"{name}.json"
-        if path.is_file():
-            found[job_id] = result_of(_latest(path))
-    path = folder.parent / _DRY_RUN_FILE
-    return found | {DRY_RUN: result_of(_latest(path))} if path.is_file() else found
+    paths = {job_id: folder / f"{name}.json" for job_id, name in MODULES.items()}
+    paths[DRY_RUN] = folder.parent / _DRY_RUN_FILE
+    return {job_id: _read(path) for job_id, path in paths.items() if path.is_file()}
 
 
-def _latest(path: Path) -> LatestRun:
+def _read(path: Path) -> JobResult:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=LatestRun)
+        return decoded(path.read_bytes())
     except msgspec.DecodeError as why:
         raise UnreadableFile(str(path), why) from why
 
 
-def result_of(latest: LatestRun) -> JobResult:
-    """Return a result as the report reads it."""
-    rows: list[dict[str, Any]] = [msgspec.json.decode(row) for row in latest.rows]
-    return JobResult(
-        latest.job,
-        latest.name,
-        latest.question,
-        latest.window_start,
-        latest.window_end,
-        latest.finished_at,
-        latest.input_rows,
-        with_clusters(rows),
-        latest.days,
-    )
-
-
 def page_of(results: Mapping[str, JobResult]) -> ReportPage:
     """Return the whole report of these results."""
-    sections = [section_of(results[job_id]) for job_id, section_of in _SECTIONS.items() if job_id in results]
-    by_id = {section.job_id: section for section in sections}
+    sections = [
+        Told(title, results[job_id], section_of(results[job_id]))
+        for job_id, (title, section_of) in _SECTIONS.items()
+        if job_id in results
+    ]
+    by_id = {told.result.job: told.section for told in sections}
     happened = [(job_id, by_id[job_id].answer) for job_id in _HAPPENINGS if job_id in by_id]
     start = min(result.window_start for result in results.values())
     end = max(result.window_end for result in results.values())

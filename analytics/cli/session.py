@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -19,6 +19,8 @@ from analytics.cli.options import WrongOptions
 CONF_FOLDER: Final = Path(__file__).parent / "spark_conf"
 
 LOOPBACK: Final = "127.0.0.1"
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 #: What no site should change: the results, or the format of what is stored, would be others.
 _FIXED: Final[Mapping[str, str]] = MappingProxyType(
@@ -89,37 +91,23 @@ class NoJava(Exception):
         )
 
 
-class SparkOptions(NamedTuple):
-    """How Spark is started."""
-
-    #: `local[2]`: two cores of this machine; `spark://host:port` and others: a cluster.
-    master: str = "local[*]"
-    #: Memory of the process that drives, and of all the work with a local master.
-    driver_memory: str = "3g"
-    app_name: str = "rmq-analytics"
-    #: More settings, by their Spark names.
-    conf: Mapping[str, str] = MappingProxyType({})
-
-    @property
-    def is_local(self) -> bool:
-        """Whether this machine does it all."""
-        return self.master.startswith("local")
-
-
-def start_session(options: SparkOptions) -> SparkSession:
+def start_session(
+    master: str, conf: Mapping[str, str] = _NONE, *, driver_memory: str = "3g", app_name: str = "rmq-analytics"
+) -> SparkSession:
     """Start Spark, 5 to 10 s of work, or return the session there is; raises NoJava, and WrongOptions.
 
-    With a local master nothing listens on an outside address.
+    With a local master nothing listens on an outside address. `driver_memory` is that of the process that drives, and
+    with a local master of all the work; `conf`: more settings, by their Spark names.
     """
-    settings = spark_settings(options)
+    settings = spark_settings(master, {"spark.driver.memory": driver_memory, **conf})
     _require_java()
     # Read by the JVM when it starts.
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF_FOLDER))
     # Python workers are of this environment, not of the first Python on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if options.is_local:
+    if _is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    builder = SparkSession.Builder().master(options.master).appName(options.app_name)
+    builder = SparkSession.Builder().master(master).appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -127,19 +115,24 @@ def start_session(options: SparkOptions) -> SparkSession:
     return session
 
 
-def spark_settings(options: SparkOptions) -> dict[str, str]:
+def spark_settings(master: str = "local[*]", conf: Mapping[str, str] = _NONE) -> dict[str, str]:
     """Return all settings of a session by their Spark names; raises WrongOptions for one that no site may change."""
-    for key, value in options.conf.items():
+    for key, value in conf.items():
         if _FIXED.get(key, value) != value:
             raise WrongOptions(f"--conf {key}={value}: it is fixed at {_FIXED[key]}, results would differ")
     # Java goes by the last one of two that contradict each other.
-    java = {key: f"{options.conf.get(key, '')} {ours}".strip() for key, ours in _JAVA_OPTIONS.items()}
+    java = {key: f"{conf.get(key, '')} {ours}".strip() for key, ours in _JAVA_OPTIONS.items()}
     here = {}
-    if options.is_local:
+    if _is_local(master):
         here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-        tuned = _DRIVER_JAVA in options.conf or any(name in os.environ for name in _TUNED_BY)
+        tuned = _DRIVER_JAVA in conf or any(name in os.environ for name in _TUNED_BY)
         java[_DRIVER_JAVA] = java[_DRIVER_JAVA] if tuned else f"{_OF_ONE_MACHINE} {java[_DRIVER_JAVA]}"
-    return {**_DEFAULTS, **here, "spark.driver.memory": options.driver_memory, **options.conf, **_FIXED, **java}
+    return {**_DEFAULTS, **here, **conf, **_FIXED, **java}
+
+
+def _is_local(master: str) -> bool:
+    """Return whether this machine does all the work."""
+    return master.startswith("local")
 
 
 def _require_java() -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from analytics.shared.days import iso
 from analytics.shared.job import RESULT_COLUMNS, Job, Span
 from analytics.spark.progress import unix_us
-from analytics.spark.schemas import in_columns
+from analytics.spark.schemas import shaped
 from analytics.spark.storage import Storage
 from history.columns import Column
 
@@ -94,7 +94,7 @@ def published(result: DataFrame, job: Job, run_id: str, span: Span) -> DataFrame
     """Return the result with the columns that each has."""
     start, end = (F.timestamp_micros(F.lit(each)) for each in span)
     dated = result.withColumns({"run_id": F.lit(run_id), "window_start": start, "window_end": end})
-    return dated.select(*in_columns(result_columns(job)))
+    return shaped(dated, result_columns(job))
 
 
 def in_order(rows: DataFrame, job: Job) -> DataFrame:

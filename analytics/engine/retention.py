@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from analytics.engine.parts import drop_parts
+from analytics.engine.parts import parts_of
 from analytics.engine.registry import MODULES
 from analytics.engine.runner import RESULTS
-from analytics.ingest.closing import REMEMBERED_DAYS, drop_closings
+from analytics.ingest.closing import REMEMBERED_DAYS, closings_of
 from analytics.ingest.ingest import STORED_HISTORY, Places
 from analytics.ingest.landing import by_hour, family_landing, landing_path
 from analytics.ingest.manifest import Day, Days, delete_day, family_folder, load_days, save_day
 from analytics.shared.days import DAY_US, HOUR_US, date_at, span_of
-from analytics.spark.failures import Failures, SomeFailed
+from analytics.spark.failures import Failures
 from analytics.spark.progress import Progress
 from history.columns import RowFamily
 from history.schemas import FAMILIES, HEARTBEAT_FAMILIES
@@ -40,14 +40,10 @@ class DeletedCounts(NamedTuple):
     part_days: int
 
 
-class DeletionFailed(SomeFailed):
-    """Some of what is old could not be deleted; why, by family, and by analysis for parts. The rest is."""
-
-
 def delete_expired(places: Places, now_us: int, show: Progress) -> DeletedCounts:
     """Delete what is too old.
 
-    A family whose manifests cannot be read keeps what it has, and none of the others; raises DeletionFailed at the end.
+    A family whose manifests cannot be read keeps what it has, and no other one does; raises SomeFailed at the end.
     """
     landed: list[str] = []
     rows: list[str] = []
@@ -59,14 +55,14 @@ def delete_expired(places: Places, now_us: int, show: Progress) -> DeletedCounts
                 days = load_days(places.stored, family.name)
                 landed.extend(_delete_landing(places, family, days, now_us))
                 rows.extend(_delete_rows(places, family, days, now_us))
-                drop_closings(places.stored, family, before=date_at(now_us - CLOSINGS_KEPT_US))
+                closings_of(places.stored, family).drop(before=date_at(now_us - CLOSINGS_KEPT_US))
         for job_id in MODULES:
             name = f"parts of {job_id}"
             with failures.collecting(name, message=f"{name}: failed"):
-                parts += drop_parts(places.stored, job_id, before=date_at(now_us - PARTS_KEPT_US))
+                parts += parts_of(places.stored, job_id).drop(before=date_at(now_us - PARTS_KEPT_US))
     done = DeletedCounts(len(landed), len(rows), parts)
     show(f"deleted: {done.landing_files} landing files, rows of {done.curated_days} days, parts of {parts} days")
-    failures.raise_if_any(DeletionFailed)
+    failures.raise_if_any()
     return done
 
 

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.engine.inputs import Stored, is_known, open_stored, rows_at_most
-from analytics.engine.parts import keep_parts, load_parts, make_parts, read_parts
+from analytics.engine.parts import keep_parts, make_parts, read_parts
 from analytics.engine.publication import LatestRun, Made, publish
 from analytics.ingest.ingest import STORED_HISTORY
 from analytics.shared.days import date_at, is_whole_day, joined, spans_by_day
 from analytics.shared.job import Job, Span
-from analytics.spark.failures import FAILURES, Failures, SomeFailed
+from analytics.spark.failures import FAILURES, Failures
 from analytics.spark.progress import Progress, unix_us
 from analytics.spark.storage import Storage
 
@@ -34,14 +34,10 @@ class Run(NamedTuple):
     raw: bool = False
 
 
-class JobsFailed(SomeFailed):
-    """Some jobs of a run failed; the others are published."""
-
-
 def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Run, show: Progress) -> list[LatestRun]:
     """Run these jobs; return what was published, in their order.
 
-    Raises JobsFailed at the end if some of them failed.
+    Raises SomeFailed at the end if some of them failed; the others are published.
     """
     jobs = tuple(jobs)
     published: list[LatestRun] = []
@@ -57,7 +53,7 @@ def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Ru
                     published.append(latest)
                     rows = f"{latest.row_count} rows of {latest.input_rows} recorded ones"
                     show(f"{where}: {rows} in {latest.duration_seconds:.1f} s")
-    failures.raise_if_any(JobsFailed)
+    failures.raise_if_any()
     return published
 
 
@@ -112,7 +108,7 @@ def _from_rows(stored: Stored, job: Job, span: Span) -> _Gathered:
 def _from_parts(stored: Stored, job: Job, span: Span) -> _Gathered:
     """Take the kept parts of whole days, and make those of the days that are cut by the window's ends."""
     days = spans_by_day(span)
-    kept = keep_parts(stored, job, filter(is_whole_day, days), load_parts(stored.storage, job))
+    kept = keep_parts(stored, job, filter(is_whole_day, days))
     whole = [kept[date_at(day.start_us)] for day in days if is_whole_day(day) and date_at(day.start_us) in kept]
     cut = [day for day in days if not is_whole_day(day)]
     from_rows = [_from_rows(stored, job, day) for day in cut]

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analytics.ingest.curated import append_table, rows_of
+from analytics.ingest.kept_days import KeptDay, KeptDays
 from analytics.ingest.manifest import Day, Days
 from analytics.shared.days import date_at, earlier
 from analytics.shared.job import Span
 from analytics.spark.schemas import row_schema
-from analytics.spark.storage import Storage, UnreadableFile
+from analytics.spark.storage import Storage
 from history.columns import RowFamily
 
 #: Family -> columns by which its last rows are kept: a row that describes a state until the next one comes. Of other
@@ -42,20 +42,22 @@ REMEMBERED_DAYS: Final = 30
 CLOSING: Final = "closing/v1"
 
 
-class Closing(msgspec.Struct, frozen=True, kw_only=True):
+class Closing(KeptDay, frozen=True, kw_only=True):
     """The last rows of one family on one day."""
 
     #: What the day was made of when they were taken.
     of: str
     #: Changes with the rows, and only then.
     digest: int
-    paths: tuple[str, ...]
 
 
 #: Day -> its last rows.
 Closings = Mapping[str, Closing]
 
-_decode = msgspec.json.Decoder(dict[str, Closing]).decode
+
+def closings_of(storage: Storage, family: RowFamily) -> KeptDays[Closing]:
+    """Return where the last rows of a family are kept."""
+    return KeptDays(storage, dict[str, Closing], CLOSING, "family", family.name)
 
 
 def last_rows(rows: DataFrame, keys: Iterable[str]) -> DataFrame:
@@ -78,7 +80,7 @@ def close_days(spark: SparkSession, storage: Storage, family: RowFamily, days: D
     """
     if family.name not in KEYS:
         return {}
-    known = load_closings(storage, family)
+    known = closings_of(storage, family).load()
     first, last = earlier(date_at(span.start_us), REMEMBERED_DAYS), date_at(span.end_us - 1)
     there = [date for date, day in days.items() if first <= date < last and not day.deleted]
     stale = [date for date in there if date not in known or known[date].of != _of(family, days[date])]
@@ -93,39 +95,17 @@ def before_day(closings: Closings, date: str) -> Closings:
     return {each: closing for each, closing in closings.items() if first <= each < date}
 
 
-def load_closings(storage: Storage, family: RowFamily) -> dict[str, Closing]:
-    """Return the last rows there are, by day."""
-    content = storage.read(_manifest(family))
-    try:
-        return _decode(content) if content is not None else {}
-    except msgspec.DecodeError as why:
-        raise UnreadableFile(_manifest(family), why) from why
-
-
 def rows_before(spark: SparkSession, storage: Storage, family: RowFamily, closings: Closings) -> DataFrame:
     """Return the last rows of all these days."""
     return rows_of(spark, storage, family, [path for closing in closings.values() for path in closing.paths])
-
-
-def drop_closings(storage: Storage, family: RowFamily, before: str) -> None:
-    """Forget the last rows of days before this one."""
-    known = load_closings(storage, family)
-    old = {date: known[date] for date in known if date < before}
-    if old:
-        storage.write(_manifest(family), msgspec.json.encode({date: known[date] for date in known if date not in old}))
-    for date in old:
-        storage.delete(f"{_folder(family)}/date={date}")
 
 
 def _close(
     spark: SparkSession, storage: Storage, family: RowFamily, days: Days, known: Mapping[str, Closing]
 ) -> dict[str, Closing]:
     """Write the last rows of some days in one go."""
-    folder = _folder(family)
-    counting = {path for closing in known.values() for path in closing.paths}
-    for file in storage.files(folder):
-        if file.path not in counting:
-            storage.delete(file.path)
+    kept = closings_of(storage, family)
+    kept.sweep(known)
     tables = [
         rows_of(spark, storage, family, day.parquet_files).withColumn("date", F.lit(date)) for date, day in days.items()
     ]
@@ -136,8 +116,8 @@ def _close(
     ended = last_rows(
         every.withColumn("_own_day", F.unix_date(F.to_date("event_time"))), (*KEYS[family.name], "date", "_own_day")
     )
-    fresh = append_table(ended.drop("_own_day").repartition("date"), storage, folder, by=("date",))
-    digests = _digests(spark, storage, family, folder, fresh)
+    fresh = append_table(ended.drop("_own_day").repartition("date"), storage, kept.folder, by=("date",))
+    digests = _digests(spark, storage, family, kept.folder, fresh)
     made = {
         date: Closing(
             of=_of(family, day),
@@ -147,7 +127,7 @@ def _close(
         for date, day in days.items()
     }
     after = {**known, **made}
-    storage.write(_manifest(family), msgspec.json.encode(after))
+    kept.save(after)
     for date in made.keys() & known.keys():
         for path in known[date].paths:
             storage.delete(path)
@@ -170,11 +150,3 @@ def _of(family: RowFamily, day: Day) -> str:
     """Return what changes with the rows of a day or with the keys whose last ones are kept, and only then."""
     hours = sorted((name, hour.rows, hour.digest) for name, hour in day.hours.items())
     return json.dumps([KEYS[family.name], hours])
-
-
-def _folder(family: RowFamily) -> str:
-    return f"{CLOSING}/family={family.name}"
-
-
-def _manifest(family: RowFamily) -> str:
-    return f"{CLOSING}/_manifest/{family.name}.json"

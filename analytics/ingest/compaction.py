@@ -13,7 +13,7 @@ from analytics.ingest.ingest import STORED_HISTORY, Places, sweep
 from analytics.ingest.lines import SORTED_BY
 from analytics.ingest.manifest import WHOLE_DAY, Day, family_folder, load_days, save_day
 from analytics.shared.days import DAY_US, date_at
-from analytics.spark.failures import Failures, SomeFailed
+from analytics.spark.failures import Failures
 from analytics.spark.progress import Progress
 from analytics.spark.storage import BadStorage
 from history.columns import RowFamily
@@ -36,12 +36,8 @@ class RowsDiffer(BadStorage):
         )
 
 
-class DaysFailed(SomeFailed):
-    """Some days could not be compacted; why, by family and day, or by family where none of its days is known."""
-
-
 def compact(places: Places, now_us: int, show: Progress) -> int:
-    """Compact all days that are over; return how many there were. Raises DaysFailed at the end if some of them failed.
+    """Compact all days that are over; return how many there were. Raises SomeFailed at the end if some of them failed.
 
     What failed is as it was, and keeps no other day and no other family waiting.
     """
@@ -51,7 +47,7 @@ def compact(places: Places, now_us: int, show: Progress) -> int:
         for family in FAMILIES.values():
             with failures.collecting(family.name, message=f"{family.name}: failed"):
                 count += _compact_family(places, family, now_us, failures, show)
-    failures.raise_if_any(DaysFailed)
+    failures.raise_if_any()
     return count
 
 

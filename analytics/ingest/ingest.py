@@ -29,7 +29,7 @@ from analytics.ingest.landing import (
     work_to_do,
 )
 from analytics.ingest.lines import events, is_unreadable, not_in, once, unreadable
-from analytics.spark.failures import SPARK_FAILURES, Failures, SomeFailed
+from analytics.spark.failures import SPARK_FAILURES, Failures
 from analytics.spark.progress import Progress
 from analytics.spark.schemas import CORRUPT, line_schema
 from analytics.spark.storage import Storage
@@ -49,10 +49,6 @@ LINE_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 
 #: A landing file: its day, its hour and its name.
 _File = tuple[str, str, str]
-
-
-class FamiliesFailed(SomeFailed):
-    """Some families could not be read; the others are stored."""
 
 
 class Ingested(NamedTuple):
@@ -96,7 +92,7 @@ class Places(NamedTuple):
 def ingest(places: Places, show: Progress, families: Iterable[RowFamily] = tuple(FAMILIES.values())) -> Ingested:
     """Read all that has landed and was not read yet; running it again does nothing.
 
-    A family that cannot be read keeps none of the others waiting; raises FamiliesFailed at the end.
+    A family that cannot be read keeps none of the others waiting; raises SomeFailed at the end.
     """
     total = Ingested()
     failures = Failures(show)
@@ -110,7 +106,7 @@ def ingest(places: Places, show: Progress, families: Iterable[RowFamily] = tuple
             if done.schema_version > SCHEMA_VERSION:
                 show(newer_rows(family, done.schema_version))
             total = total.plus(done)
-    failures.raise_if_any(FamiliesFailed)
+    failures.raise_if_any()
     return total
 
 

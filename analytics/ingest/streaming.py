@@ -32,12 +32,12 @@ _HOUR_OF_PATH: Final = r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$"
 
 
 def take_what_is_there(places: ingest.Places, families: Iterable[RowFamily], show: Progress) -> None:
-    """Read all files that the checkpoints do not know yet, and return; raises FamiliesFailed at the end."""
+    """Read all files that the checkpoints do not know yet, and return; raises SomeFailed at the end."""
     failures = Failures(show)
     for family in families:
         with failures.collecting(family.name, message=f"{family.name}: failed"):
             _wait(_writer(places, family, show).trigger(availableNow=True).start())
-    failures.raise_if_any(ingest.FamiliesFailed)
+    failures.raise_if_any()
 
 
 def follow(places: ingest.Places, families: Iterable[RowFamily], every_seconds: float, show: Progress) -> None:

@@ -17,13 +17,12 @@ from pyspark.sql import functions as F
 from analytics.shared.broker_states import AVAILABILITY_INPUTS, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_lower, poisson_upper
+from analytics.shared.rows import BROKER_COLUMNS
 from analytics.shared.uptime_intervals import runs
-from analytics.spark.schemas import in_columns
 from history.columns import Column, Type
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("observed_s", Type.DOUBLE, "seconds in which its state was known"),
     Column("up_s", Type.DOUBLE, "seconds up"),
     Column("planned_s", Type.DOUBLE, "seconds down after it unregistered"),
@@ -58,7 +57,7 @@ def availability(parts: DataFrame, span: Span) -> DataFrame:
         )
     )
     failures = F.col("failures")
-    rated = sums.withColumns(
+    return sums.withColumns(
         {
             "mtbf_s": F.when(failures > 0, F.col("up_s") / failures),
             "availability": F.try_divide("up_s", "observed_s"),
@@ -66,7 +65,6 @@ def availability(parts: DataFrame, span: Span) -> DataFrame:
             "mtbf_upper_s": F.col("up_s") / poisson_lower(failures),
         }
     )
-    return rated.select("cluster", *in_columns(COLUMNS))
 
 
 JOB: Final = Job(
@@ -74,8 +72,8 @@ JOB: Final = Job(
     name="availability",
     question="How available was each broker, how often did it fail, and how long did repairs take?",
     inputs=AVAILABILITY_INPUTS,
-    parts=availability_parts,
-    result=availability,
+    parts_of=availability_parts,
+    result_of=availability,
     part_columns=STATE_PARTS,
     columns=COLUMNS,
     order=("availability ASC NULLS LAST",),

@@ -2,7 +2,7 @@
 
 A heartbeat is missed when none came where one was due, and not within a quarter of a period after that, or 0.75 s of
 quick brokers. The period is what an operator says, or what the kind of heartbeat promises where intervals agree
-(periods.py): brokers register once more whenever their topics change, which ends an interval early and is no
+(gap_histogram.py): brokers register once more whenever their topics change, which ends an interval early and is no
 reason to miss a heartbeat. Of a broker whose period is not known nothing is counted.
 
 Heartbeats to all NameServers of one broker are taken together, those to controllers apart. What came late because the
@@ -20,14 +20,14 @@ from analytics.shared.heartbeats.gap_histogram import (
     GAP_COLUMNS,
     GAP_INPUTS,
     GAP_KEYS,
+    Periods,
     added_up,
     gap_histogram,
     period_of_most,
     with_quantiles,
 )
-from analytics.shared.heartbeats.periods import Periods
 from analytics.shared.job import Job, Span
-from analytics.spark.schemas import in_columns
+from analytics.shared.rows import BROKER_COLUMNS
 from history.columns import Column, Type
 
 #: With fewer heartbeats that were due, no share is reported: that many measure it to within ten points.
@@ -35,8 +35,7 @@ HEARTBEATS_LEAST: Final = 100
 
 COLUMNS: Final = (
     Column("source", Type.STRING, "namesrv or controller: the receiver of the heartbeats"),
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("n", Type.LONG, "intervals between heartbeats that ended in the window"),
     Column(
         "period_ms",
@@ -81,7 +80,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
     )
     known = F.col("period_ms").isNotNull()
     due = F.col("missed") + F.col("judged_n")
-    configured = together.withColumns(
+    return together.withColumns(
         {
             "mean_ms": F.try_divide("sum_ms", "summed_n"),
             "miss_ratio": F.when(known, F.try_divide("missed", due)),
@@ -89,7 +88,6 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
             "confidence": F.when(known & (due >= HEARTBEATS_LEAST), "high").otherwise("low"),
         }
     )
-    return configured.select("cluster", *in_columns(COLUMNS))
 
 
 JOB: Final = Job(
@@ -97,8 +95,8 @@ JOB: Final = Job(
     name="heartbeat_gaps",
     question="How regularly does each broker send heartbeats, and how many were missed?",
     inputs=GAP_INPUTS,
-    parts=gap_histogram,
-    result=heartbeat_gaps,
+    parts_of=gap_histogram,
+    result_of=heartbeat_gaps,
     part_columns=GAP_COLUMNS,
     columns=COLUMNS,
     order=("miss_ratio DESC NULLS LAST", "max_ms DESC"),
@@ -107,4 +105,4 @@ JOB: Final = Job(
 
 def with_periods(periods: Periods) -> Job:
     """Return the analysis with brokers configured so."""
-    return JOB._replace(result=partial(heartbeat_gaps, periods=periods))
+    return JOB._replace(result_of=partial(heartbeat_gaps, periods=periods))

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
+from analytics.shared.rows import BROKER_COLUMNS
 from analytics.shared.uptime_intervals import runs
-from analytics.spark.schemas import in_columns
 from history.columns import Column, Type
 
 #: The score falls to 1/e in so many us.
@@ -25,8 +25,7 @@ CLEAR_BELOW: Final = 1.5
 _REMEMBERED_US: Final = 10 * TAU_US
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("transitions", Type.LONG, "times that it went down in the window, planned ones too"),
     Column("peak", Type.DOUBLE, "its highest score"),
     Column("peak_time", Type.TIMESTAMP, "when that was"),
@@ -39,14 +38,13 @@ def flapping(parts: DataFrame, span: Span) -> DataFrame:
     """Return one row for each broker that went down in the span; the score is 0 at its beginning."""
     spells = _spells(_scored(runs(parts, span).filter("is_change AND NOT up AND sure_us > 0")), span)
     flagged_us = F.coalesce(F.col("to_us") - F.col("from_us"), F.lit(0))
-    by_broker = spells.groupBy(*BROKER).agg(
+    return spells.groupBy(*BROKER).agg(
         F.sum("downs").alias("transitions"),
         F.max("highest.score").alias("peak"),
         F.timestamp_micros(F.max_by("highest.start_us", F.struct("highest.score", -F.col("spell")))).alias("peak_time"),
         (F.sum(flagged_us) / 1e6).alias("time_flagged_s"),
         F.max(F.col("from_us").isNotNull() & (F.col("to_us") == span.end_us)).alias("flagged_at_end"),
     )
-    return by_broker.select("cluster", *in_columns(COLUMNS))
 
 
 def _scored(downs: DataFrame) -> DataFrame:
@@ -88,8 +86,8 @@ JOB: Final = Job(
     name="flapping",
     question="Which brokers leave and come back so often that they should be put aside?",
     inputs=AVAILABILITY_INPUTS,
-    parts=availability_parts,
-    result=flapping,
+    parts_of=availability_parts,
+    result_of=flapping,
     part_columns=STATE_PARTS,
     columns=COLUMNS,
     order=("peak DESC",),

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from analytics.shared.heartbeats.gap_histogram import NAMESRV, of_brokers
 from analytics.shared.job import Inputs, Job, Span
+from analytics.shared.rows import of_span
 from analytics.shared.state_points import IDLE_MS, ended_by_timeout
-from analytics.spark.schemas import in_columns
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 
 _REASONS: Final = (
@@ -63,36 +64,31 @@ _IDLE: Final = "idle"
 
 def removals(inputs: Inputs, span: Span) -> DataFrame:
     """Return one row for each broker that a server gave up in the span."""
-    us = F.unix_micros("event_time")
-    within = (us >= span.start_us) & (us < span.end_us) & F.col("silent_ms").isNotNull()
-    by_name_servers = (
-        of_brokers(inputs["broker_state"])
-        .filter(within & F.col("event_type").isin("expired", "channel_closed"))
-        .select(
-            "cluster",
-            F.lit(NAMESRV).alias("source"),
-            "ns_id",
-            _reason(F.col("event_type")).alias("reason"),
-            "timeout_ms",
-            F.when(_is_closed(F.col("event_type")), 0).otherwise(F.col("silent_ms")).alias("delay_ms"),
-        )
-    )
     cause = F.coalesce("cause", "event_type")
-    by_controllers = (
-        of_brokers(inputs["controller"])
-        .filter(within & (F.col("event_type") == "failure_detected"))
+    by_name_servers = of_brokers(inputs["broker_state"]).filter(F.col("event_type").isin("expired", "channel_closed"))
+    by_controllers = of_brokers(inputs["controller"]).filter("event_type = 'failure_detected'")
+    return united(
+        [
+            _given_up(by_name_servers, span, NAMESRV, F.col("event_type"), F.lit(0)),
+            _given_up(by_controllers, span, "controller", cause, F.coalesce("duration_ms", F.lit(0))),
+        ]
+    )
+
+
+def _given_up(rows: DataFrame, span: Span, source: str, reason: SparkColumn, closed_ms: SparkColumn) -> DataFrame:
+    """Return the removals that rows of one kind of server tell of; `closed_ms`: how long a closed connection took."""
+    return (
+        of_span(rows, span)
+        .filter("silent_ms IS NOT NULL")
         .select(
             "cluster",
-            F.lit("controller").alias("source"),
+            F.lit(source).alias("source"),
             "ns_id",
-            _reason(cause).alias("reason"),
+            _reason(reason).alias("reason"),
             "timeout_ms",
-            F.when(_is_closed(cause), F.coalesce("duration_ms", F.lit(0)))
-            .otherwise(F.col("silent_ms"))
-            .alias("delay_ms"),
+            F.when(_is_closed(reason), closed_ms).otherwise(F.col("silent_ms")).alias("delay_ms"),
         )
     )
-    return by_name_servers.unionByName(by_controllers).select(*in_columns(PARTS))
 
 
 def _is_closed(reason: SparkColumn) -> SparkColumn:
@@ -116,7 +112,7 @@ def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
     )
     silence_ms = F.when(F.col("reason").isin(*_SILENCE), F.col("timeout_ms"))
     expected_ms = silence_ms.when(F.col("reason") == _IDLE, F.least("timeout_ms", F.lit(IDLE_MS)))
-    return delays.withColumn("expected_ms", expected_ms.cast("double")).select("cluster", *in_columns(COLUMNS))
+    return delays.withColumn("expected_ms", expected_ms.cast("double"))
 
 
 JOB: Final = Job(
@@ -124,8 +120,8 @@ JOB: Final = Job(
     name="detection_delay",
     question="How long did it take from a broker's last heartbeat until it was removed?",
     inputs=("broker_state", "controller"),
-    parts=removals,
-    result=detection_delay,
+    parts_of=removals,
+    result_of=detection_delay,
     part_columns=PARTS,
     columns=COLUMNS,
     order=("n DESC",),

@@ -20,8 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import BROKER
-from analytics.shared.heartbeats.gap_histogram import GAP_KEYS, added_up, period_of_most
-from analytics.shared.heartbeats.periods import Periods
+from analytics.shared.heartbeats.gap_histogram import GAP_KEYS, Periods, added_up, period_of_most
 from analytics.shared.heartbeats.timeout_evidence import (
     FAILURE,
     GAP,
@@ -35,7 +34,7 @@ from analytics.shared.heartbeats.timeout_evidence import (
 )
 from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_upper
-from analytics.spark.schemas import in_columns
+from analytics.shared.rows import BROKER_COLUMNS
 from history.columns import Column, Type
 
 #: What can be recommended, in seconds.
@@ -62,8 +61,7 @@ _DAY_MS: Final = 86_400_000
 _ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("period_ms", Type.DOUBLE, "ms between its heartbeats, as in A2; null with too little history"),
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
     Column("current_fp_day", Type.DOUBLE, "times a day that it expires alive with that timeout"),
@@ -101,7 +99,7 @@ def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = Map
     )
     choices = brokers.withColumns({"fixed": _fixed_choices(), "phi": _phi_choices()})
     chosen = choices.withColumns({name: _best(F.col(name)) for name in ("fixed", "phi")})
-    return chosen.select(*BROKER, *_recommended()).select("cluster", *in_columns(COLUMNS))
+    return chosen.select(*BROKER, *_recommended())
 
 
 def _recommended() -> list[SparkColumn]:
@@ -237,8 +235,8 @@ JOB: Final = Job(
     name="timeout_recommendation",
     question="How long should NameServers bear with each broker's silence before they give it up?",
     inputs=SILENCE_INPUTS,
-    parts=silence_parts,
-    result=timeout_recommendation,
+    parts_of=silence_parts,
+    result_of=timeout_recommendation,
     part_columns=PARTS,
     columns=COLUMNS,
     order=("abs(recommended_timeout_s - current_timeout_s) DESC NULLS LAST",),
@@ -247,4 +245,4 @@ JOB: Final = Job(
 
 def with_periods(periods: Periods) -> Job:
     """Return the analysis with brokers configured so."""
-    return JOB._replace(result=partial(timeout_recommendation, periods=periods))
+    return JOB._replace(result_of=partial(timeout_recommendation, periods=periods))

@@ -20,12 +20,14 @@ from analytics.shared.broker_states import (
     of_name_servers,
     reported_states,
     state_parts,
+    watched,
 )
-from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, lacking_contact, watched
+from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, lacking_contact
 from analytics.shared.intervals import joined, levels
 from analytics.shared.job import Inputs, Job, Span
+from analytics.shared.rows import BROKER_COLUMNS
 from analytics.shared.state_points import UP
-from analytics.spark.schemas import in_columns
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 
 #: How long NameServers may differ in whether a broker is there, and where.
@@ -54,8 +56,7 @@ PARTS: Final = (
 )
 
 COLUMNS: Final = (
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column(
         "kind",
         Type.STRING,
@@ -99,8 +100,7 @@ def divergence_parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return what became known in the span, as for availability, who started, who knew which version, and periods."""
     mine = of_name_servers(inputs, JOB.inputs)
     tables = [state_parts(mine, span), _versions(mine, span), _periods(mine, span), cold_parts(mine, span)]
-    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
-    return together.select(*in_columns(PARTS))
+    return united(tables)
 
 
 def divergence(parts: DataFrame, span: Span) -> DataFrame:
@@ -123,8 +123,7 @@ def divergence(parts: DataFrame, span: Span) -> DataFrame:
         "kind", F.lit(COLD)
     )
     tables = [findings, cold, _compared(watched(parts, span), reported)]
-    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
-    return together.select("cluster", *in_columns(COLUMNS))
+    return united(tables)
 
 
 def _is_long() -> SparkColumn:
@@ -283,8 +282,8 @@ JOB: Final = Job(
     name="divergence",
     question="When did NameServers give different answers about the same broker?",
     inputs=(*STATE_INPUTS, "heartbeat"),
-    parts=divergence_parts,
-    result=divergence,
+    parts_of=divergence_parts,
+    result_of=divergence,
     part_columns=PARTS,
     columns=COLUMNS,
     order=("kind = 'compared' DESC", "kind = 'cold' DESC", "seconds DESC NULLS FIRST"),

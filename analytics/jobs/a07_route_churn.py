@@ -13,12 +13,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import GRACE_US, of_name_servers
+from analytics.shared.days import HOUR_US
 from analytics.shared.heartbeats.gap_histogram import ended_in
 from analytics.shared.job import Inputs, Job, Span
-from analytics.spark.schemas import in_columns
+from analytics.shared.rows import sequence
 from history.columns import Column, Type
-
-HOUR_US: Final = 3_600_000_000
 
 #: A change back is a flip if it comes within that time; later it is a change of mind.
 FLIP_WITHIN_US: Final = HOUR_US
@@ -87,7 +86,7 @@ def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
     )
     fetches = F.round(F.col("changes") * F.coalesce("connections", F.lit(0.0)))
     with_clients = counted.join(F.broadcast(_connections(mine["ns_tick"], span)), ["ns_id", "hour_us"], "left")
-    return with_clients.withColumn("fetches_max", fetches).select(*in_columns(PARTS))
+    return with_clients.withColumn("fetches_max", fetches)
 
 
 def route_churn(parts: DataFrame, _span: Span) -> DataFrame:
@@ -101,13 +100,12 @@ def route_churn(parts: DataFrame, _span: Span) -> DataFrame:
         F.sum(_FETCHES.name).alias(_FETCHES.name),
         F.collect_set("broker_name").alias("broker_names"),
     )
-    by_topic = by_hour.groupBy("cluster", "topic").agg(
+    return by_hour.groupBy("cluster", "topic").agg(
         *(F.sum(name).alias(name) for name in _COUNTS),
         F.size(F.array_distinct(F.flatten(F.collect_list("broker_names")))).alias("brokers"),
         F.max("changes").alias("busiest_hour_changes"),
         F.timestamp_micros(F.max_by("hour_us", F.struct("changes", -F.col("hour_us")))).alias("busiest_hour"),
     )
-    return by_topic.select("cluster", *in_columns(COLUMNS))
 
 
 def _with_flips(changes: DataFrame) -> DataFrame:
@@ -124,7 +122,7 @@ def _with_flips(changes: DataFrame) -> DataFrame:
     back = after.eqNullSafe(F.lag(before).over(place)) & ~after.eqNullSafe(before) & (since_us <= FLIP_WITHIN_US)
     return changes.withColumns(
         {
-            "seq": _seq(),
+            "seq": sequence(),
             "weight": F.when(F.col("event_type") == "summary", F.coalesce("changes", F.lit(0))).otherwise(1),
         }
     ).withColumn("flip", F.col("topic").isNotNull() & F.coalesce(back, F.lit(False)))
@@ -138,7 +136,7 @@ def _after_the_start(changes: DataFrame, lifecycle: DataFrame) -> DataFrame:
         changes.join(F.broadcast(started), "ns_id", "inner")
         .filter((us - F.col("started_us")).between(0, GRACE_US))
         .groupBy("ns_id", "started_us", "broker_name")
-        .agg(F.min_by(F.struct("cause_event_id"), F.struct("event_time", _seq())).alias("first"))
+        .agg(F.min_by(F.struct("cause_event_id"), F.struct("event_time", sequence())).alias("first"))
         .select(
             F.col("ns_id").alias("_ns_id"),
             F.col("started_us").alias("_started_us"),
@@ -154,11 +152,6 @@ def _after_the_start(changes: DataFrame, lifecycle: DataFrame) -> DataFrame:
     )
     learned = F.coalesce(F.col("kind").isin(*_LEARNED), F.lit(False)) | (F.col("event_type") == "summary")
     return changes.join(F.broadcast(first), same & learned, "left_anti")
-
-
-def _seq() -> SparkColumn:
-    """Return in which order a process wrote its rows."""
-    return F.substring_index("event_id", "-", -1).cast("bigint")
 
 
 def _connections(ticks: DataFrame, span: Span) -> DataFrame:
@@ -177,8 +170,8 @@ JOB: Final = Job(
     name="route_churn",
     question="Which topics are altered again and again, by which brokers, and how often to and fro?",
     inputs=CHURN_INPUTS,
-    parts=changes_by_hour,
-    result=route_churn,
+    parts_of=changes_by_hour,
+    result_of=route_churn,
     part_columns=PARTS,
     columns=COLUMNS,
     order=("changes - added - removed DESC", "changes DESC"),

@@ -18,7 +18,8 @@ from analytics.shared.queues.layout import queues_now, routes_now, sets_now
 from analytics.shared.queues.moves import RATIO_MAX, Placement, plan
 from analytics.shared.queues.proposals import PROPOSAL_COLUMNS, groups_of_days, with_steps
 from analytics.shared.queues.snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, loads_known, may_be_written, queue_parts
-from analytics.shared.rows import CLUSTER, of_kind, of_kinds, of_span, shaped
+from analytics.shared.rows import of_kind, of_span
+from analytics.spark.schemas import Frames
 from history.columns import Column, Type
 
 #: Topics of each cluster that are reported, the most uneven first.
@@ -61,11 +62,9 @@ _MOVED: Final = {
 }
 
 
-def parts(inputs: Inputs, span: Span) -> DataFrame:
+def parts(inputs: Inputs, span: Span) -> Frames:
     """Return the last snapshot of each NameServer and day, what changed since, and the traffic of topics."""
-    return of_kinds(
-        {**queue_parts(inputs, span), "tps": _traffic(of_span(inputs["offset_sample"], span))}, PART_COLUMNS
-    )
+    return {**queue_parts(inputs, span), "tps": _traffic(of_span(inputs["offset_sample"], span))}
 
 
 def _traffic(samples: DataFrame) -> DataFrame:
@@ -77,7 +76,7 @@ def _traffic(samples: DataFrame) -> DataFrame:
     )
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what is there now counts, whatever the span
+def result(parts: DataFrame, span: Span) -> Frames:  # noqa: ARG001 - what is there now counts, whatever the span
     """Return how full sets are, how uneven topics are, and what to move."""
     # All three are used several times: worked out once, they keep the plan short.
     routes = routes_now(parts).localCheckpoint()
@@ -85,8 +84,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what is
     queues = weighted(queues_now(routes, sets), of_kind(parts, "tps")).localCheckpoint()
     brokers = balance(loads(queues, sets)).localCheckpoint()
     proposals = with_steps(_proposed(queues, brokers, _days_full(loads_known(parts).where("writable > 0"), sets)))
-    frames = {"broker": brokers, "topic": topic_spread(queues, brokers), "proposal": proposals}
-    return shaped(of_kinds(frames, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS))
+    return {"broker": brokers, "topic": topic_spread(queues, brokers), "proposal": proposals}
 
 
 def weighted(queues: DataFrame, traffic: DataFrame) -> DataFrame:
@@ -293,8 +291,8 @@ JOB: Final = Job(
     name="queue_balance",
     question="Are the queues spread evenly over the broker sets, and which of them should move?",
     inputs=(*QUEUE_INPUTS, "offset_sample"),
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     order=("kind = 'proposal' DESC", "position ASC NULLS LAST", "ratio DESC NULLS LAST", "spread DESC NULLS LAST"),

@@ -20,7 +20,8 @@ from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.queues.layout import queues_now, routes_now, sets_now
 from analytics.shared.queues.proposals import PROPOSAL_COLUMNS, groups_of_days, with_steps
 from analytics.shared.queues.snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, queue_parts
-from analytics.shared.rows import CLUSTER, of_kind, of_kinds, of_span, shaped
+from analytics.shared.rows import of_kind, of_span
+from analytics.spark.schemas import Frames
 from history.columns import Column, Type
 
 #: Messages a second that one queue shall carry.
@@ -67,9 +68,9 @@ COLUMNS: Final = (
 )
 
 
-def parts(inputs: Inputs, span: Span) -> DataFrame:
+def parts(inputs: Inputs, span: Span) -> Frames:
     """Return the last snapshot of each NameServer and day, what changed since, and what topics needed each day."""
-    return of_kinds({**queue_parts(inputs, span), "day": _days(of_span(inputs["offset_sample"], span))}, PART_COLUMNS)
+    return {**queue_parts(inputs, span), "day": _days(of_span(inputs["offset_sample"], span))}
 
 
 def _days(samples: DataFrame) -> DataFrame:
@@ -102,7 +103,7 @@ def _lags(samples: DataFrame) -> DataFrame:
     return least.groupBy("cluster", "topic", "day").agg(F.max("lag").alias("lag"))
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the last days count, whatever the span
+def result(parts: DataFrame, span: Span) -> Frames:  # noqa: ARG001 - the last days count, whatever the span
     """Return what each sampled topic needs, and the changes of each set that follow from it."""
     days = of_kind(parts, "day").select(*_DAY_COLUMNS).where(F.col("minutes") >= MINUTES_MIN)
     sampled = days.select("cluster", "topic").distinct()
@@ -111,7 +112,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the las
     queues = present.join(F.broadcast(sampled), ["cluster", "topic"], "left_semi").localCheckpoint()
     topics = verdicts(_present_counts(queues), _last_days(days)).localCheckpoint()
     proposals = with_steps(_proposed(queues, topics))
-    return shaped(of_kinds({"topic": topics, "proposal": proposals}, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS))
+    return {"topic": topics, "proposal": proposals}
 
 
 def _present_counts(queues: DataFrame) -> DataFrame:
@@ -245,8 +246,8 @@ JOB: Final = Job(
     name="queue_scaling",
     question="Which topics need more or fewer queues?",
     inputs=("offset_sample", *QUEUE_INPUTS),
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     order=("kind = 'proposal' DESC", "position ASC NULLS LAST", "verdict = 'keep' ASC", "p95_tps DESC NULLS LAST"),

@@ -32,7 +32,8 @@ from analytics.shared.failovers import (
 )
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.observation import lost_states
-from analytics.shared.rows import CLUSTER, KIND, of_kind, of_kinds, of_span, shaped, timed
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_namesrv, of_span, timed
+from analytics.spark.schemas import Frames
 from history.columns import Column, Type
 
 #: Within so much before and after an election a NameServer ticks that was there, and could record.
@@ -138,16 +139,16 @@ COLUMNS: Final = (
 )
 
 
-def parts(inputs: Inputs, span: Span) -> DataFrame:
+def parts(inputs: Inputs, span: Span) -> Frames:
     """Return the few rows that failovers are made of."""
-    events, states = _events(inputs["controller"]), inputs["broker_state"].where(_of_namesrv())
+    events, states = _events(inputs["controller"]), inputs["broker_state"].where(of_namesrv())
     own_events = events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
-    addresses = inputs["role_address"].where(_of_namesrv()).withColumn("began_us", _began_us())
+    addresses = inputs["role_address"].where(of_namesrv()).withColumn("began_us", _began_us())
     moves = of_span(addresses.where("event_type = 'leads'"), span)
-    frames = {
+    return {
         "event": own_events,
         "registration": _registrations(of_span(states, span), events, span).withColumn("began_us", _began_us()),
-        "tick": _ticks(of_span(inputs["ns_tick"], span).where(_of_namesrv()), events, span).withColumn(
+        "tick": _ticks(of_span(inputs["ns_tick"], span).where(of_namesrv()), events, span).withColumn(
             "began_us", _began_us()
         ),
         "unrecorded": _unrecorded(inputs["ns_lifecycle"], span),
@@ -156,11 +157,6 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
         "given": given_at_elections(addresses, own_events),
         "move": near_elections(moves, events, span.end_us),
     }
-    return of_kinds(frames, PART_COLUMNS)
-
-
-def _of_namesrv() -> Expression:
-    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
 
 
 def _began_us() -> Expression:
@@ -192,12 +188,12 @@ def _ticks(ticks: DataFrame, events: DataFrame, span: Span) -> DataFrame:
 
 def _unrecorded(lifecycle: DataFrame, span: Span) -> DataFrame:
     """Return when NameServers were there and could not record who came and left."""
-    resumed = of_span(lifecycle.where(_of_namesrv() & lost_states()), span)
+    resumed = of_span(lifecycle.where(of_namesrv() & lost_states()), span)
     lost_us = F.unix_micros("unobserved_from")
     return resumed.withColumns({"began_us": F.coalesce(_began_us(), lost_us), "lost_us": lost_us})
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the parts are those of the span
+def result(parts: DataFrame, span: Span) -> Frames:  # noqa: ARG001 - the parts are those of the span
     """Return one row per failover, and one per phase and cluster over all of them."""
     failovers = timelines(keyed(of_kind(parts, "event")))
     elected = failovers.where("elected IS NOT NULL")
@@ -207,9 +203,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the par
     led_to = led(elected, ticks, given, moves, WATCHING_WITHIN_US)
     joined = failovers.join(seen, "failover_id", "left").join(led_to, "failover_id", "left")
     measured = _measured(joined).localCheckpoint()
-    return shaped(
-        of_kinds({"failover": measured, "phase": _phases(measured)}, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS)
-    )
+    return {"failover": measured, "phase": _phases(measured)}
 
 
 def _watching(elected: DataFrame, ticks: DataFrame, unrecorded: DataFrame, served: DataFrame) -> DataFrame:
@@ -254,13 +248,7 @@ def _registered_at(elected: DataFrame, registrations: DataFrame) -> DataFrame:
     return (
         soon_after(elected, registrations)
         .where(is_new)
-        .select(
-            "f.failover_id",
-            "r.ns_id",
-            "after_us",
-            is_late.alias("is_late"),
-            F.lit(False).alias("is_unrecorded"),
-        )
+        .select("f.failover_id", "r.ns_id", "after_us", is_late.alias("is_late"), F.lit(False).alias("is_unrecorded"))
     )
 
 
@@ -356,8 +344,8 @@ JOB: Final = Job(
     name="failover_timeline",
     question="How long did each failover take, and in which phase?",
     inputs=("controller", "broker_state", "ns_tick", "ns_lifecycle", "role_address"),
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     # The sums are few, and failovers that have not ended matter most.

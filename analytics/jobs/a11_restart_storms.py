@@ -21,8 +21,9 @@ from analytics.shared.broker_states import (
 )
 from analytics.shared.days import DAY_US, HOUR_US, MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, of_kind, of_kinds, of_span, shaped, timed
+from analytics.shared.rows import of_kind, of_span, timed
 from analytics.shared.state_points import UP
+from analytics.spark.schemas import shaped, united
 from history.columns import Column, Type
 from history.schemas import TICK_INTERVAL_MS
 
@@ -74,7 +75,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
         "known": _reported(of_span(states, span)).unionByName(_standing(states, ticks, span)).distinct(),
     }
     seen = state_parts({**mine, "broker_state": _of_sets(states, registrations, span)}, _with_time_before(span))
-    return of_kinds(frames, PART_COLUMNS).unionByName(shaped(seen, PART_COLUMNS))
+    return united([shaped(frames, PART_COLUMNS), seen])
 
 
 def _with_time_before(span: Span) -> Span:
@@ -165,10 +166,9 @@ def result(parts: DataFrame, span: Span) -> DataFrame:
         .groupBy("cluster", "cause", "start_us")
         .agg(F.max("loop_lag_ms").alias("loop_lag_max_ms"), F.sum("requests_rejected").alias("rejected"))
     )
-    whole = storms.join(felt, ["cluster", "cause", "start_us"], "left").withColumns(
+    return storms.join(felt, ["cluster", "cause", "start_us"], "left").withColumns(
         {"start": F.timestamp_micros("start_us"), "end": F.timestamp_micros("end_us")}
     )
-    return shaped(whole, (CLUSTER, *COLUMNS))
 
 
 def _judged(registrations: DataFrame, seen: DataFrame) -> DataFrame:
@@ -233,8 +233,8 @@ JOB: Final = Job(
     name="restart_storms",
     question="When did many brokers register at once, and did it hurt?",
     inputs=STATE_INPUTS,
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     order=("brokers DESC",),

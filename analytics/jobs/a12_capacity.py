@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from analytics.shared.days import DAY_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, of_span, shaped
+from analytics.shared.rows import CLUSTER, of_span
 from history.columns import Column, Type
 
 #: Resource -> where it ends; those without an end are only foretold.
@@ -94,15 +94,14 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
         source, "ns_id", day, *(F.col(name).cast("double").alias(name) for name in RESOURCES)
     )
     long = used.unpivot(["source", "ns_id", "day"], list(RESOURCES), "resource", "tick").where("tick IS NOT NULL")
-    daily = long.groupBy("source", "ns_id", "day", "resource").agg(
+    return long.groupBy("source", "ns_id", "day", "resource").agg(
         F.percentile("tick", F.lit(0.95)).alias("value"), F.count(F.lit(1)).alias("ticks")
     )
-    return shaped(daily, PART_COLUMNS)
 
 
 def with_limits(limits: Mapping[str, float]) -> Job:
     """Return the analysis with these limits in place of the defaults of their resources."""
-    return JOB._replace(result=partial(result, limits={**LIMITS, **limits}))
+    return JOB._replace(result_of=partial(result, limits={**LIMITS, **limits}))
 
 
 def result(
@@ -114,7 +113,7 @@ def result(
     series = daily_series(parts).localCheckpoint()
     trend = trends(series)
     whole = _levels(series, trend).join(trend, ["source", "resource"], "left")
-    return shaped(_foretold(whole, limits), (CLUSTER, *COLUMNS))
+    return _foretold(whole, limits)
 
 
 def daily_series(parts: DataFrame) -> DataFrame:
@@ -212,8 +211,8 @@ JOB: Final = Job(
     name="capacity",
     question="How much is left of what the servers live on, and for how long?",
     inputs=("ns_tick",),
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     order=("days_left ASC NULLS LAST",),

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from analytics.shared.broker_states import BROKER
 from analytics.shared.days import DAY_US, HOUR_US, MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, of_span, shaped
+from analytics.shared.rows import CLUSTER, of_namesrv, of_span
 from history.columns import Column, Type
 
 WINDOW_US: Final = 10 * MINUTE_US
@@ -106,10 +106,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     # An hour is looked at as a whole: a month has a sixth as many rows to sort then.
     hour_us = (F.floor(F.col("window_us") / HOUR_US) * HOUR_US).alias("hour_us")
     of_hour = of_window.groupBy(*BROKER, hour_us).agg(F.collect_list(F.struct(*OF_HOUR)).alias("windows"))
-    results_of = of_hour.select(
-        *BROKER, "hour_us", *(F.col("windows")[one].alias(all_) for one, all_ in OF_HOUR.items())
-    )
-    return shaped(results_of, PART_COLUMNS)
+    return of_hour.select(*BROKER, "hour_us", *(F.col("windows")[one].alias(all_) for one, all_ in OF_HOUR.items()))
 
 
 def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
@@ -117,7 +114,7 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
     interval, period = F.col("interval_ms"), F.col("period_ms")
     missed = F.greatest(F.round(F.try_divide(interval, period)) - 1, F.lit(0.0))
     heartbeats = of_span(inputs["heartbeat"], span).where("event_type = 'heartbeat' AND interval_ms IS NOT NULL")
-    single = heartbeats.where(_of_namesrv()).select(
+    single = heartbeats.where(of_namesrv()).select(
         *BROKER,
         "at_us",
         "ns_id",
@@ -126,7 +123,7 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
         interval.alias("max_ms"),
         F.coalesce(missed, F.lit(0.0)).alias("missed"),
     )
-    summaries = of_span(inputs["heartbeat_summary"], span).where("n > 0").where(_of_namesrv())
+    summaries = of_span(inputs["heartbeat_summary"], span).where("n > 0").where(of_namesrv())
     return single.unionByName(
         summaries.select(
             *BROKER,
@@ -141,15 +138,10 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
     )
 
 
-def _of_namesrv() -> Expression:
-    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
-
-
 def result(parts: DataFrame, span: Span) -> DataFrame:
     """Return the anomalies of the last four weeks of the span; of an hour that these cut all windows count."""
     recent = parts.where(F.col("hour_us") > span.end_us - BASELINE_DAYS * DAY_US - HOUR_US)
-    found = _runs(far_off(recent)).unionByName(_judged(recent), allowMissingColumns=True)
-    return shaped(found, (CLUSTER, *COLUMNS))
+    return _runs(far_off(recent)).unionByName(_judged(recent), allowMissingColumns=True)
 
 
 def _judged(hours: DataFrame) -> DataFrame:
@@ -262,8 +254,8 @@ JOB: Final = Job(
     name="anomalies",
     question="When did a broker behave unlike itself?",
     inputs=("heartbeat", "heartbeat_summary", "broker_state"),
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     order=("metric = 'judged' DESC", "abs(z) DESC NULLS LAST"),

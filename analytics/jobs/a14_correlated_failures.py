@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PARTS, availability_parts
 from analytics.shared.days import DAY_US, MINUTE_US
 from analytics.shared.job import Job, Span
-from analytics.shared.rows import CLUSTER, shaped
 from analytics.shared.uptime_intervals import times_down
 from history.columns import Column, Type
 
@@ -58,7 +57,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:
     best = alike.where(F.col("jaccard") >= JACCARD_MIN).orderBy(
         F.desc("jaccard"), F.desc(joint), "broker_a", "broker_b"
     )
-    return shaped(best.limit(PAIRS_MAX), (CLUSTER, *COLUMNS))
+    return best.limit(PAIRS_MAX)
 
 
 def _minutes(times: DataFrame) -> DataFrame:
@@ -98,8 +97,8 @@ JOB: Final = Job(
     name="correlated_failures",
     question="Which brokers fail together, as if they shared a rack, a switch or a power line?",
     inputs=AVAILABILITY_INPUTS,
-    parts=availability_parts,
-    result=result,
+    parts_of=availability_parts,
+    result_of=result,
     part_columns=STATE_PARTS,
     columns=COLUMNS,
     order=("jaccard DESC", "joint_minutes DESC"),

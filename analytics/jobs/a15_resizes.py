@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from analytics.shared.days import MINUTE_US
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, KIND, of_kind, of_kinds, of_span, shaped, timed
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_span, timed
+from analytics.spark.schemas import Frames
 from history.columns import Column, Type
 
 #: How long before and after an operation is looked at.
@@ -103,14 +104,13 @@ COLUMNS: Final = (
 )
 
 
-def parts(inputs: Inputs, span: Span) -> DataFrame:
+def parts(inputs: Inputs, span: Span) -> Frames:
     """Return the rows about operations, what was sampled near them, and how often the autoscaler decided what."""
-    frames = {
+    return {
         "event": _events(of_span(inputs["scaling"], span)),
         "sample": _by_minute(_near_resizes(of_span(inputs["offset_sample"], span), timed(inputs["scaling"]), span)),
         "decision": _decisions(of_span(inputs["scaling_decision"], span)),
     }
-    return of_kinds(frames, PART_COLUMNS)
 
 
 def _events(rows: DataFrame) -> DataFrame:
@@ -174,19 +174,18 @@ def _decisions(rows: DataFrame) -> DataFrame:
     )
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:
+def result(parts: DataFrame, span: Span) -> Frames:
     """Return operations with their phases and groups, and what the autoscaler decided."""
     events = of_kind(parts, "event")
     stays = _stays(events, span)
     operations = _operations(events, span).join(_longest(stays), list(_OPERATION), "left").localCheckpoint()
     sampled = _sampled(operations, of_kind(parts, "sample"), span)
-    frames = {
+    return {
         "operation": _with_rates(operations, sampled),
         "phase": _phases(stays, operations),
         "group": _groups(sampled),
         "decision": _decided(of_kind(parts, "decision")),
     }
-    return shaped(of_kinds(frames, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS))
 
 
 def _in_time() -> Expression:
@@ -336,8 +335,8 @@ JOB: Final = Job(
     name="resizes",
     question="What did each resize of a topic do, how long did it take, and what did the autoscaler decide?",
     inputs=("scaling", "scaling_decision", "offset_sample"),
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     order=("kind = 'operation' DESC", "result = 'running' DESC", "created DESC NULLS LAST", "kind = 'decision' DESC"),

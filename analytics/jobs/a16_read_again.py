@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.rows import CLUSTER, KIND, of_kind, of_kinds, of_span, shaped
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_span
+from analytics.spark.schemas import Frames, shaped
 from history.columns import Column, Type
 from history.offset_families import UNWANTED_CAUSES
 
@@ -46,11 +47,7 @@ _KINDS: Final = {
     ),
     "run": _Counted(("broker_name",), (*_REPAIRED, "problems"), ("longest_ms",)),
     "repaired": _Counted(("group", "topic"), _REPAIRED),
-    "locks": _Counted(
-        ("group", "topic"),
-        (*_REPLAYS, "replays", "overlaps"),
-        ("longest_ms", "overlap_longest_ms"),
-    ),
+    "locks": _Counted(("group", "topic"), (*_REPLAYS, "replays", "overlaps"), ("longest_ms", "overlap_longest_ms")),
 }
 
 #: Row of `lock_event` -> the column that counts it.
@@ -59,9 +56,7 @@ _OVERLAP_ENDED: Final = "overlap_ended"
 
 _MEASURED: Final = (
     Column(
-        "kind",
-        Type.STRING,
-        "group: by cause; change: of operators; run: repairs of a set; repaired: in these; locks",
+        "kind", Type.STRING, "group: by cause; change: of operators; run: repairs of a set; repaired: in these; locks"
     ),
     Column("group", Type.STRING, "the consumer group"),
     Column("topic", Type.STRING, "the topic"),
@@ -109,7 +104,7 @@ COLUMNS: Final = (
 )
 
 
-def parts(inputs: Inputs, span: Span) -> DataFrame:
+def parts(inputs: Inputs, span: Span) -> Frames:
     """Return the sums of a span, by kind and what each is told apart by."""
     repairs = of_span(inputs["offset_repair"], span)
     rows = {
@@ -123,8 +118,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     }
     once = {"events": F.lit(1), "sets": F.array_compact(F.array("broker_name"))}
     times = {"first_us": F.col("at_us"), "last_us": F.col("at_us")}
-    frames = {kind: _summed(found.withColumns({**once, **times}), _KINDS[kind]) for kind, found in rows.items()}
-    return of_kinds(frames, PART_COLUMNS)
+    return {kind: _summed(found.withColumns({**once, **times}), _KINDS[kind]) for kind, found in rows.items()}
 
 
 def _lock_events(rows: DataFrame) -> DataFrame:
@@ -147,14 +141,13 @@ def _is(event_type: str) -> Expression:
 def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the parts are those of the span
     """Return the sums of all spans."""
     frames = {kind: _summed(of_kind(parts, kind), counted) for kind, counted in _KINDS.items()}
-    whole = of_kinds(frames, PART_COLUMNS).withColumns(
+    return shaped(frames, PART_COLUMNS).withColumns(
         {
             "first": F.timestamp_micros("first_us"),
             "last": F.timestamp_micros("last_us"),
             "is_wanted": F.when(F.col(KIND.name) == "group", ~F.col("cause").isin(*UNWANTED_CAUSES)),
         }
     )
-    return shaped(whole, (CLUSTER, *COLUMNS))
 
 
 def _summed(rows: DataFrame, counted: _Counted) -> DataFrame:
@@ -174,15 +167,10 @@ JOB: Final = Job(
     name="read_again",
     question="What was read again or skipped, by group and cause, and what did repairs, restores and lock replays do?",
     inputs=("offset_jump", "offset_change_by_operator", "offset_repair", "lock_event"),
-    parts=parts,
-    result=result,
+    parts_of=parts,
+    result_of=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
     # What nobody has wanted comes first.
-    order=(
-        "is_wanted",
-        "messages_again DESC NULLS LAST",
-        "would_change DESC NULLS LAST",
-        "overlaps DESC NULLS LAST",
-    ),
+    order=("is_wanted", "messages_again DESC NULLS LAST", "would_change DESC NULLS LAST", "overlaps DESC NULLS LAST"),
 )

@@ -61,7 +61,7 @@ def _timeouts(result: JobResult, addresses: Mapping[tuple[str, str], str]) -> li
         )
     commands = [(broker(row), _timeout_command(row, addresses)) for row in sending]
     title = f"Other timeouts for {counted(len(rows), 'broker')}"
-    return [Advice(title, result.job_id, " ".join(words), timeout_table(rows), commands[:CHANGES_SHOWN])]
+    return [Advice(title, result.job, " ".join(words), timeout_table(rows), commands[:CHANGES_SHOWN])]
 
 
 def _sends_its_timeout(row: Row) -> bool:
@@ -102,7 +102,7 @@ def _queues(result: JobResult, proposals: Sequence[Row], title: str, words: str)
     return [
         Advice(
             f"{title}: {counted(len(rows), 'change')}",
-            result.job_id,
+            result.job,
             words + caution,
             Table.of("Changes, in order", rows, _CHANGES),
             commands,

@@ -3,8 +3,8 @@
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, bars, duration_axis, nothing
-from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import SHOWN, JobResult
+from analytics.reporting.page import Columns, Section, Table, alike
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     NOTHING,
     TOO_LITTLE,
@@ -32,7 +32,7 @@ def availability(result: JobResult) -> Section:
     rows = sorted(result.rows, key=lambda row: (row["availability"] is None, row["availability"] or 0))
     failed = [row for row in rows if _was_down(row)]
     if not rows:
-        return result.section("Availability", "No broker was seen.", [nothing("Time down", "no broker was seen")])
+        return Section("No broker was seen.", [nothing("Time down", "no broker was seen")])
     answer = f"None of {counted(len(rows), 'broker')} was down."
     if failed:
         failures = counted(sum(row["failures"] for row in rows), "unplanned failure")
@@ -41,15 +41,13 @@ def availability(result: JobResult) -> Section:
             f"{len(failed)} of {counted(len(rows), 'broker')} were down at some time, with {failures}; "
             f"{broker(worst)} for longest: {_down(worst)}{_of_the_time(worst)}{_since(worst)}."
         )
-    down_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
+    down_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed]
     figure = (
         bars("Time down by broker", ("unplanned", "planned"), down_bars, duration_axis("time down, at most"))
         if down_bars
         else nothing("Time down by broker", "no broker was down")
     )
-    return result.section(
-        "Availability", answer, [figure], Table.of("Brokers, the least available first", failed or rows, _AVAILABILITY)
-    )
+    return Section(answer, [figure], [Table.of("Brokers, the least available first", failed or rows, _AVAILABILITY)])
 
 
 def _was_down(row: Row) -> bool:
@@ -92,8 +90,7 @@ _AVAILABILITY: Final[Columns] = {
     ),
     "#failures": lambda row: f"{number(row['failures'])}{_since(row)}",
     "#mean time between": _mtbf,
-    "#mean time to repair": lambda row: duration(row["mttr_s"]),
-    "#planned": lambda row: duration(row["planned_s"]),
+    **alike(duration, "#mean time to repair: mttr_s, #planned: planned_s"),
     "#down": _down,
 }
 
@@ -103,21 +100,18 @@ def heartbeats(result: JobResult) -> Section:
     title = "Missed heartbeats"
     rows = sorted(result.rows, key=_most_missed_first)
     if not rows:
-        return result.section("Heartbeats", "No heartbeat was recorded.", [nothing(title, "no heartbeat was recorded")])
+        return Section("No heartbeat was recorded.", [nothing(title, "no heartbeat was recorded")])
     sure = [row for row in rows if _is_sure(row)]
-    ratios = [Bar(_to(row), (100 * (row["miss_ratio"] or 0),)) for row in sure[:SHOWN]]
-    intervals = [Bar(_to(row), (row["p50_ms"] / 1e3, row["p99_ms"] / 1e3, row["max_ms"] / 1e3)) for row in rows[:SHOWN]]
+    ratios = [Bar(_to(row), (100 * (row["miss_ratio"] or 0),)) for row in sure]
+    intervals = [Bar(_to(row), (row["p50_ms"] / 1e3, row["p99_ms"] / 1e3, row["max_ms"] / 1e3)) for row in rows]
     figures = [
         bars(title, (), ratios, Axis("heartbeats that did not come, %", lambda value: f"{value:.2f}"))
         if ratios
         else nothing(title, TOO_LITTLE),
         bars("Intervals between heartbeats", ("median", "99 %", "longest"), intervals, duration_axis("interval")),
     ]
-    return result.section(
-        "Heartbeats",
-        _heartbeat_answer(rows),
-        figures,
-        Table.of("Brokers, those that missed most first", rows, _HEARTBEATS),
+    return Section(
+        _heartbeat_answer(rows), figures, [Table.of("Brokers, those that missed most first", rows, _HEARTBEATS)]
     )
 
 
@@ -203,11 +197,11 @@ def flapping(result: JobResult) -> Section:
     if flagged:
         names = ", ".join(map(broker, flagged[:5]))
         answer = f"{counted(len(flagged), 'broker')} came and went so often that it did harm: {names}."
-    scores = [Bar(broker(row), (row["peak"],)) for row in rows[:SHOWN] if row["peak"]]
+    scores = [Bar(broker(row), (row["peak"],)) for row in rows if row["peak"]]
     axis = Axis("highest score; above the dashed line a broker is flagged", lambda value: f"{value:.1f}", 3)
     figure = bars(title, (), scores, axis) if scores else nothing(title, "no broker went down")
     table = Table.of("Brokers by their highest score", [row for row in rows if row["transitions"]], _FLAPPING)
-    return result.section("Flapping", answer, [figure], table)
+    return Section(answer, [figure], [table])
 
 
 _FLAPPING: Final[Columns] = {
@@ -225,7 +219,7 @@ def detection(result: JobResult) -> Section:
     title = "From the last heartbeat to the removal"
     rows = sorted(result.rows, key=lambda row: (row["source"], row["reason"] or "", row["timeout_ms"] or 0))
     if not rows:
-        return result.section("Detection", "No broker was removed.", [nothing(title, "no broker was removed")])
+        return Section("No broker was removed.", [nothing(title, "no broker was removed")])
     silent = [row for row in rows if row["expected_ms"] is not None]
     slow = [row for row in silent if row["mean_ms"] > 1.1 * row["expected_ms"] + _TIMER_MS]
     noticed = [row for row in rows if row["expected_ms"] is None]
@@ -241,9 +235,9 @@ def detection(result: JobResult) -> Section:
         reasons = ", ".join(_removal(row) for row in slow)
         answer = f"Brokers were removed later than their timeout explains: {reasons}."
     delays = [Bar(_removal(row), (row["p50_ms"] / 1e3, row["p95_ms"] / 1e3, _s(row["expected_ms"]))) for row in rows]
-    figure = bars(title, ("median", "95 %", "mean to expect"), delays[:SHOWN], duration_axis("delay"))
+    figure = bars(title, ("median", "95 %", "mean to expect"), delays, duration_axis("delay"))
     table = Table.of("Removals by server and reason", rows, _REMOVALS)
-    return result.section("Detection", answer, [figure], table)
+    return Section(answer, [figure], [table])
 
 
 _REMOVALS: Final[Columns] = {
@@ -251,11 +245,7 @@ _REMOVALS: Final[Columns] = {
     "reason": "reason",
     "#timeout": lambda row: duration_ms(row["timeout_ms"]),
     "#removals": lambda row: number(row["n"]),
-    "#median": lambda row: duration_ms(row["p50_ms"]),
-    "#95 %": lambda row: duration_ms(row["p95_ms"]),
-    "#longest": lambda row: duration_ms(row["max_ms"]),
-    "#mean": lambda row: duration_ms(row["mean_ms"]),
-    "#expected": lambda row: duration_ms(row["expected_ms"]),
+    **alike(duration_ms, "#median: p50_ms, #95 %: p95_ms, #longest: max_ms, #mean: mean_ms, #expected: expected_ms"),
 }
 
 
@@ -275,21 +265,21 @@ def timeouts(result: JobResult) -> Section:
         result.rows, key=lambda row: -abs((row["recommended_timeout_s"] or 0) - (row["current_timeout_s"] or 0))
     )
     if not rows:
-        return result.section("Timeouts", "No broker was seen.", [nothing(title, "no broker was seen")])
+        return Section("No broker was seen.", [nothing(title, "no broker was seen")])
     judged = [row for row in rows if row["confidence"] != "low"]
     others = [row for row in rows if is_other(row)]
     unjudged = len(rows) - len(judged)
     if not judged:
         answer = f"Too little history to judge the timeouts of {counted(unjudged, 'broker')}."
-        return result.section("Timeouts", answer, [nothing(title, TOO_LITTLE)], timeout_table(rows))
+        return Section(answer, [nothing(title, TOO_LITTLE)], [timeout_table(rows)])
     answer = f"The timeouts of {counted(len(judged), 'broker')} are right."
     if others:
         answer = f"{counted(len(others), 'broker')} of {len(rows)} should have another timeout: see What to change."
     if unjudged:
         answer += f" Of {counted(unjudged, 'broker')} there is too little history."
-    now = [Bar(broker(row), (row["current_timeout_s"], row["recommended_timeout_s"])) for row in judged[:SHOWN]]
+    now = [Bar(broker(row), (row["current_timeout_s"], row["recommended_timeout_s"])) for row in judged]
     figure = bars(title, ("now", "recommended"), now, duration_axis("timeout"))
-    return result.section("Timeouts", answer, [figure], timeout_table(rows))
+    return Section(answer, [figure], [timeout_table(rows)])
 
 
 def is_other(row: Row) -> bool:

@@ -28,7 +28,7 @@ def dry_run(result: JobResult) -> Section:
     if changes:
         alone = sum(row["mode"] == "auto" for row in changes)
         answer = f"{begin} made {counted(len(changes), 'resize')}, {alone or 'none'} without an operator."
-    return result.section("What policies would have done", answer, _figures(result, topics), *tables)
+    return Section(answer, _figures(result, topics), tables)
 
 
 def _figures(result: JobResult, topics: list[Row]) -> list[Figure]:

@@ -6,7 +6,8 @@ Colours come from classes, so that one drawing serves light and dark pages. Lege
 import html
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -14,6 +15,9 @@ from analytics.reporting.wording import NOTHING, brief, duration
 
 WIDE: Final = 760
 NARROW: Final = 340
+
+#: So many things are in a plot.
+SHOWN: Final = 12
 
 #: Letters are about so wide, px.
 _LETTER: Final = 6.7
@@ -141,19 +145,27 @@ def nothing(title: str, words: str) -> Figure:
 
 
 def bars(title: str, legend: tuple[str, ...], rows: Sequence[Bar], axis: Axis) -> Figure:
-    """Return bars beside each other, a group for each thing."""
+    """Return bars beside each other, a group for each of the first things."""
+    rows = rows[:SHOWN]
     highest = max((value for row in rows for value in row.values if value is not None), default=0)
     return Figure(title, _described(rows, legend, axis), legend, lambda width: _bars(width, rows, axis, highest))
 
 
 def stacks(title: str, legend: tuple[str, ...], rows: Sequence[Bar], axis: Axis) -> Figure:
-    """Return bars behind each other, one row for each thing."""
+    """Return bars behind each other, one row for each of the first things."""
+    rows = rows[:SHOWN]
     highest = max((sum(value or 0 for value in row.values) for row in rows), default=0)
     return Figure(title, _described(rows, legend, axis), legend, lambda width: _stacks(width, rows, axis, highest))
 
 
-def lanes(title: str, legend: tuple[str, ...], rows: Sequence[Lane], window: tuple[float, float]) -> Figure:
-    """Return when things happened, a lane for each thing; of the window the part in which they did."""
+def lanes(
+    title: str, legend: tuple[str, ...], marks: Iterable[tuple[str, Mark]], window: tuple[float, float]
+) -> Figure:
+    """Return when things happened, a lane for each of the first labels; of the window the part in which they did."""
+    by_label: defaultdict[str, list[Mark]] = defaultdict(list)
+    for label, mark in marks:
+        by_label[label].append(mark)
+    rows = [Lane(label, tuple(found)) for label, found in list(by_label.items())[:SHOWN]]
     description = "; ".join(f"{row.label}: {', '.join(mark.words for mark in row.marks[:5])}" for row in rows[:20])
     shown = _eventful(rows, window)
     return Figure(title, description, legend, lambda width: _lanes(width, rows, shown))

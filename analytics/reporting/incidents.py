@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Mark, bars, duration_axis, lanes, nothing, stacks
-from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import SHOWN, JobResult, lanes_of
+from analytics.reporting.page import Columns, Section, Table, alike
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     TOO_LITTLE,
     Row,
@@ -42,17 +42,15 @@ def failovers(result: JobResult) -> Section:
     rows = sorted(result.of_kind("failover"), key=lambda row: -(row["total_s"] or 0))
     if not rows:
         answer = "No controller recorded that a master changed."
-        return result.section("Failovers", answer, [nothing(title, "no master changed")])
+        return Section(answer, [nothing(title, "no master changed")])
     # Of fewer there is no median, and no rare case.
     phases = {row["phase"]: row for row in result.of_kind("phase") if row["n"] >= _USUAL_FROM}
-    lengths = [Bar(_name(row), tuple(row[f"{phase}_s"] for phase in _PHASES)) for row in rows[:SHOWN]]
+    lengths = [Bar(_name(row), tuple(row[f"{phase}_s"] for phase in _PHASES)) for row in rows]
     figures = [stacks(title, _PHASE_NAMES, lengths, duration_axis("time"))]
     if phases:
         usual = [Bar(name, (phases[name]["p50_s"], phases[name]["p95_s"])) for name in _ALL_PHASES if name in phases]
         figures.append(bars("What a phase takes", ("median", "95 %"), usual, duration_axis("time")))
-    return result.section(
-        "Failovers", _failover_answer(rows), figures, Table.of("Failovers, the slowest first", rows, _FAILOVERS)
-    )
+    return Section(_failover_answer(rows), figures, [Table.of("Failovers, the slowest first", rows, _FAILOVERS)])
 
 
 _ALL_PHASES: Final = (
@@ -96,8 +94,7 @@ _FAILOVERS: Final[Columns] = {
     "master": lambda row: f"{_id(row['old_master'])} to {_id(row['new_master'])}",
     "elected": lambda row: time_text(row["elected"]),
     "cause": lambda row: str(row["cause"] or "not recorded"),
-    "#until found dead": lambda row: duration(row["detect_s"]),
-    "#until shown by all": lambda row: duration(row["total_s"]),
+    **alike(duration, "#until found dead: detect_s, #until shown by all: total_s"),
     # Results of releases before have no such column.
     "#until its role addresses lead there": lambda row: duration(row.get("address_total_s")),
     "slowest": lambda row: str(row["slowest_namesrv"] or "nobody"),
@@ -111,7 +108,7 @@ def storms(result: JobResult) -> Section:
     rows = sorted(result.rows, key=lambda row: -row["brokers"])
     if not rows:
         answer = "No NameServer recorded that brokers registered in great numbers at once."
-        return result.section("Restart storms", answer, [nothing(title, "no storm")])
+        return Section(answer, [nothing(title, "no storm")])
     real = [row for row in rows if row["cause"] == "brokers"]
     worst = rows[0]
     answer = (
@@ -122,13 +119,13 @@ def storms(result: JobResult) -> Section:
     held = [row["loop_lag_max_ms"] for row in rows if row["loop_lag_max_ms"] is not None]
     if held:
         answer += f" Event loops were held for {duration_ms(max(held))} at most."
-    when = lanes_of((str(row["cluster"]), _storm_mark(row)) for row in rows)
-    sizes = [Bar(f"{time_text(row['start'])} {row['cluster']}", (row["brokers"],)) for row in rows[:SHOWN]]
+    when = ((str(row["cluster"]), _storm_mark(row)) for row in rows)
+    sizes = [Bar(f"{time_text(row['start'])} {row['cluster']}", (row["brokers"],)) for row in rows]
     figures = [
         lanes(title, ("brokers restarted", "a NameServer started or had lost its network"), when, result.window),
         bars("Brokers in each storm", (), sizes, Axis("brokers")),
     ]
-    return result.section("Restart storms", answer, figures, Table.of("Storms, the largest first", rows, _STORMS))
+    return Section(answer, figures, [Table.of("Storms, the largest first", rows, _STORMS)])
 
 
 def _storm_mark(row: Row) -> Mark:
@@ -161,19 +158,19 @@ def anomalies(result: JobResult) -> Section:
     rows = sorted((row for row in result.rows if row["metric"] in _METRICS), key=lambda row: -abs(row["z"]))
     judged = sum(row["brokers"] or 0 for row in result.rows if row["metric"] == "judged")
     if not rows:
-        if not judged or result.history_days < USUAL_FROM_DAYS:
+        if not judged or result.days < USUAL_FROM_DAYS:
             words = "Too little history to know how brokers usually behave."
-            return result.section("Anomalies", words, [nothing(title, TOO_LITTLE)])
-        return result.section("Anomalies", _as_usual(judged), [nothing(title, "no anomaly")])
+            return Section(words, [nothing(title, TOO_LITTLE)])
+        return Section(_as_usual(judged), [nothing(title, "no anomaly")])
     brokers = {broker(row) for row in rows}
     worst = rows[0]
     answer = (
         f"{counted(len(rows), 'anomaly', 'anomalies')} of {counted(len(brokers), 'broker')}; the strongest: "
         f"{_METRICS[worst['metric']]} of {broker(worst)} on {time_text(worst['start'])}."
     )
-    when = lanes_of((broker(row), _anomaly_mark(row)) for row in rows)
+    when = ((broker(row), _anomaly_mark(row)) for row in rows)
     table = Table.of("Anomalies, the strongest first", rows, _ANOMALIES)
-    return result.section("Anomalies", answer, [lanes(title, tuple(_METRICS.values()), when, result.window)], table)
+    return Section(answer, [lanes(title, tuple(_METRICS.values()), when, result.window)], [table])
 
 
 def _anomaly_mark(row: Row) -> Mark:
@@ -184,8 +181,7 @@ def _anomaly_mark(row: Row) -> Mark:
 _ANOMALIES: Final[Columns] = {
     "broker": broker,
     "what": lambda row: _METRICS[row["metric"]],
-    "from": lambda row: time_text(row["start"]),
-    "to": lambda row: time_text(row["end"]),
+    **alike(time_text, "from: start, to: end"),
     "#value": lambda row: number(row["value"], 1),
     "#usually": lambda row: number(row["baseline"], 1),
     "#deviations": lambda row: number(row["z"], 1),
@@ -204,9 +200,7 @@ def correlated_failures(result: JobResult) -> Section:
     title = "Brokers that are down in the same minutes"
     rows = sorted(result.rows, key=lambda row: (-row["jaccard"], -row["joint_minutes"]))
     if not rows:
-        return result.section(
-            "Correlated failures", "No brokers failed together.", [nothing(title, "no brokers failed together")]
-        )
+        return Section("No brokers failed together.", [nothing(title, "no brokers failed together")])
     alike = [row for row in rows if row["jaccard"] >= TOGETHER]
     groups = together(_pair(row) for row in alike if row["joint_outages"] >= OFTEN)
     answer = f"{counted(len(rows), 'pair')} of brokers failed in part at the same time, none of them mostly."
@@ -219,10 +213,10 @@ def correlated_failures(result: JobResult) -> Section:
         answer = "These fail together, as if they shared a rack, a switch or a power line: " + "; ".join(
             ", ".join(group) for group in groups[:5]
         )
-    pairs = [Bar(" and ".join(_pair(row)), (100 * row["jaccard"],)) for row in rows[:SHOWN]]
+    pairs = [Bar(" and ".join(_pair(row)), (100 * row["jaccard"],)) for row in rows]
     axis = Axis("of their minutes down they were down together, %", lambda value: f"{value:.0f}")
     table = Table.of("Pairs, the most alike first", rows, _PAIRS)
-    return result.section("Correlated failures", f"{answer.rstrip('.')}.", [bars(title, (), pairs, axis)], table)
+    return Section(f"{answer.rstrip('.')}.", [bars(title, (), pairs, axis)], [table])
 
 
 def _pair(row: Row) -> tuple[str, str]:
@@ -233,10 +227,8 @@ _PAIRS: Final[Columns] = {
     "broker": lambda row: _pair(row)[0],
     "and": lambda row: _pair(row)[1],
     "#alike": lambda row: share(row["jaccard"], 0),
-    "#minutes together": lambda row: number(row["joint_minutes"]),
-    "#times": lambda row: number(row["joint_outages"]),
-    "#minutes of the one": lambda row: number(row["minutes_a"]),
-    "#of the other": lambda row: number(row["minutes_b"]),
+    **alike(number, "#minutes together: joint_minutes, #times: joint_outages, #minutes of the one: minutes_a"),
+    **alike(number, "#of the other: minutes_b"),
 }
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, nothing, stacks
-from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import SHOWN, JobResult
+from analytics.reporting.page import Columns, Section, Table, alike
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import NOTHING, Row, brief, broker_set, counted, duration_ms, in_cluster, time_text
 
 #: Causes in the order of the colours.
@@ -28,7 +28,7 @@ def read_again(result: JobResult) -> Section:
         Table.of("Locks of orderly groups", locks, _LOCKS),
     ]
     answer = " ".join(filter(None, (_groups_answer(groups), _repairs_answer(runs), _locks_answer(locks))))
-    return result.section("Offsets that jumped", answer, [_figure(groups)], *tables)
+    return Section(answer, [_figure(groups)], tables)
 
 
 def _figure(groups: list[Row]) -> Figure:
@@ -38,7 +38,7 @@ def _figure(groups: list[Row]) -> Figure:
     amounts: dict[str, Counter[str]] = {}
     for row in groups:
         amounts.setdefault(_name(row), Counter())[str(row["cause"])] += row["messages_again"]
-    most = sorted(amounts.items(), key=lambda item: (-item[1].total(), item[0]))[:SHOWN]
+    most = sorted(amounts.items(), key=lambda item: (-item[1].total(), item[0]))
     shown = [Bar(name, tuple(of_causes[cause] for cause in _CAUSES)) for name, of_causes in most]
     return stacks(title, tuple(_words(cause) for cause in _CAUSES), shown, Axis("messages"))
 
@@ -90,37 +90,24 @@ _GROUPS: Final[Columns] = {
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
     "cause": lambda row: _words(str(row["cause"])),
-    "#times": lambda row: brief(row["events"]),
-    "#queues": lambda row: brief(row["queues"]),
-    "#without an offset": lambda row: brief(row["removed"]),
-    "#messages at most": lambda row: brief(row["messages_again"]),
-    "#skipped": lambda row: brief(row["messages_skipped"]),
+    **alike(brief, "#times: events, #queues, #without an offset: removed, #messages at most: messages_again"),
+    **alike(brief, "#skipped: messages_skipped"),
     "sets": _sets,
     "last": lambda row: time_text(row["last"]),
 }
 
 _RUNS: Final[Columns] = {
     "broker set": broker_set,
-    "#runs": lambda row: brief(row["events"]),
-    "#with a problem": lambda row: brief(row["problems"]),
+    **alike(brief, "#runs: events, #with a problem: problems"),
     "#longest": lambda row: duration_ms(row["longest_ms"]),
-    "#queues": lambda row: brief(row["queues"]),
-    "#pushed": lambda row: brief(row["pushed"]),
-    "#set back": lambda row: brief(row["set_back"]),
-    "#reported": lambda row: brief(row["would_change"]),
-    "#not proved": lambda row: brief(row["not_proved"]),
-    "#failed": lambda row: brief(row["failed"]),
-    "#messages spared": lambda row: brief(row["messages_spared"]),
+    **alike(brief, "#queues, #pushed, #set_back, #reported: would_change, #not_proved, #failed, #messages_spared"),
 }
 
 _LEFT: Final[Columns] = {
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
-    "#reported": lambda row: brief(row["would_change"]),
-    "#not proved": lambda row: brief(row["not_proved"]),
-    "#failed": lambda row: brief(row["failed"]),
-    "#read again": lambda row: brief(row["messages_again"]),
-    "#may be skipped": lambda row: brief(row["messages_skipped"]),
+    **alike(brief, "#reported: would_change, #not_proved, #failed, #read again: messages_again"),
+    **alike(brief, "#may be skipped: messages_skipped"),
     "sets": _sets,
 }
 
@@ -130,19 +117,14 @@ _CHANGES: Final[Columns] = {
     "by": lambda row: str(row["writer"] or NOTHING),
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
-    "#queues": lambda row: brief(row["queues"]),
-    "#failed": lambda row: brief(row["failed"]),
-    "#messages again": lambda row: brief(row["messages_again"]),
-    "#messages skipped": lambda row: brief(row["messages_skipped"]),
+    **alike(brief, "#queues, #failed, #messages_again, #messages_skipped"),
     "last": lambda row: time_text(row["last"]),
 }
 
 _LOCKS: Final[Columns] = {
     "group": lambda row: in_cluster(row, str(row["group"])),
     "topic": "topic",
-    "#replays": lambda row: brief(row["replays"]),
-    "#queues": lambda row: brief(row["queues"]),
-    "#granted": lambda row: brief(row["granted"]),
+    **alike(brief, "#replays, #queues, #granted"),
     "#slowest": lambda row: duration_ms(row["longest_ms"]),
     "#two holders": lambda row: brief(row["overlaps"]),
     "#longest": lambda row: duration_ms(row["overlap_longest_ms"]),

@@ -17,9 +17,7 @@ def capacity(result: JobResult) -> Section:
     """How long the servers can go on."""
     rows = sorted(result.rows, key=lambda row: (row["days_left"] is None, row["days_left"] or 0, _name(row)))
     if not rows:
-        return result.section(
-            "Capacity", "No server recorded its usage.", [nothing("Use by day", "no server recorded it")]
-        )
+        return Section("No server recorded its usage.", [nothing("Use by day", "no server recorded it")])
     ending = [row for row in rows if row["days_left"] is not None]
     answer = "No resource reaches its limit, as far as known."
     if ending:
@@ -28,7 +26,7 @@ def capacity(result: JobResult) -> Section:
     if all(row["slope_day"] is None for row in rows):
         answer = "Too little history: a trend needs four days."
     figures = [_figure(row) for row in sorted(rows, key=_importance)[:_FIGURES]]
-    return result.section("Capacity", answer, figures, Table.of("What is used, and where it ends", rows, _USE))
+    return Section(answer, figures, [Table.of("What is used, and where it ends", rows, _USE)])
 
 
 _FIGURES: Final = 6

@@ -2,16 +2,33 @@
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from analytics.reporting.figures import Figure, as_html
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import Row, text
+
+_COLOURS: Final = "".join(
+    f".s{n}{{fill:var(--s{n})}}.b{n}{{background:var(--s{n})}}.l{n}{{stroke:var(--s{n})}}" for n in range(7)
+)
+_STYLE: Final = f"\n{Path(__file__).with_name('page.css').read_text(encoding='utf-8')}{_COLOURS}"
 
 #: So many rows of a table are shown; the others are in the result's Parquet.
 ROWS_SHOWN: Final = 15
 
 #: By heading, the column of a result that is shown as it is, or what makes the text of a row.
 Columns = Mapping[str, str | Callable[[Row], str]]
+
+
+def alike(shown: Callable[[Any], str], columns: str) -> Columns:
+    """Return columns that are shown in the same way: `heading: column, ...`, or columns that name themselves."""
+
+    def cell(column: str) -> Callable[[Row], str]:
+        return lambda row: shown(row[column])
+
+    named = (each.rpartition(": ") for each in columns.split(", "))
+    return {heading or column.replace("_", " "): cell(column.removeprefix("#")) for heading, _, column in named}
 
 
 class Table(NamedTuple):
@@ -32,14 +49,17 @@ class Table(NamedTuple):
 class Section(NamedTuple):
     """What one analysis has to say."""
 
-    job_id: str
-    title: str
-    question: str
     answer: str
-    figures: tuple[Figure, ...]
-    tables: tuple[Table, ...]
-    #: From when to when, and when that was worked out.
-    source: str
+    figures: Sequence[Figure]
+    tables: Sequence[Table] = ()
+
+
+class Told(NamedTuple):
+    """A section of the report: its heading, and the result that it tells of."""
+
+    title: str
+    result: JobResult
+    section: Section
 
 
 class Advice(NamedTuple):
@@ -60,12 +80,12 @@ class ReportPage(NamedTuple):
     subtitle: str
     happened: Sequence[tuple[str, str]]
     advice: Sequence[Advice]
-    sections: Sequence[Section]
+    sections: Sequence[Told]
 
 
 def as_page(page: ReportPage) -> str:
     """Return the page as HTML."""
-    links = "".join(f'<li><a href="#{each.job_id}">{html.escape(each.title)}</a></li>' for each in page.sections)
+    links = "".join(f'<li><a href="#{told.result.job}">{html.escape(told.title)}</a></li>' for told in page.sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         # Whatever a recorded name may hold: the page loads nothing and runs nothing.
@@ -76,7 +96,7 @@ def as_page(page: ReportPage) -> str:
         f'<nav aria-label="Analyses"><ul><li><a href="#happened">What happened</a></li>'
         f'<li><a href="#change">What to change</a></li>{links}</ul></nav>\n'
         f"{_happened(page.happened)}\n{_changes(page.advice)}\n"
-        f"{chr(10).join(_section(section) for section in page.sections)}\n</main>\n</body>\n</html>\n"
+        f"{chr(10).join(map(_section, page.sections))}\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -101,13 +121,14 @@ def _advice(advice: Advice) -> str:
     )
 
 
-def _section(section: Section) -> str:
-    figures = "".join(as_html(figure, f"{section.job_id}-{n}") for n, figure in enumerate(section.figures))
+def _section(told: Told) -> str:
+    result, section = told.result, told.section
+    figures = "".join(as_html(figure, f"{result.job}-{n}") for n, figure in enumerate(section.figures))
     return (
-        f'<section id="{section.job_id}"><h2>{html.escape(section.title)} <small>{section.job_id}</small></h2>'
-        f'<p class="question">{html.escape(section.question)}</p><p class="answer">{html.escape(section.answer)}</p>'
+        f'<section id="{result.job}"><h2>{html.escape(told.title)} <small>{result.job}</small></h2>'
+        f'<p class="question">{html.escape(result.question)}</p><p class="answer">{html.escape(section.answer)}</p>'
         f"{figures}{''.join(map(_table, section.tables))}"
-        f'<p class="source">{html.escape(section.source)}</p></section>'
+        f'<p class="source">{html.escape(result.source())}</p></section>'
     )
 
 
@@ -128,54 +149,3 @@ def _cells(row: tuple[str, ...], kinds: Sequence[str], names: Sequence[str]) -> 
     # On a narrow page each cell stands in a line of its own, after its heading.
     cells = zip(row, kinds, names, strict=True)
     return "".join(f'<td{kind} data-name="{html.escape(name)}">{text(value)}</td>' for value, kind, name in cells)
-
-
-_STYLE: Final = """
-:root{color-scheme:light dark;--page:#fff;--ink:#1b1f24;--soft:#57606a;--rule:#d0d7de;--box:#f6f8fa;--link:#0550ae;
---s0:#0072b2;--s1:#c24a00;--s2:#00795a;--s3:#9a4a85;--s4:#8a6100;--s5:#3b7ea1;--s6:#6b6b6b;--limit:#cf222e}
-@media (prefers-color-scheme:dark){:root{--page:#0d1117;--ink:#e6edf3;--soft:#9da7b3;--rule:#30363d;--box:#161b22;
---link:#79b8ff;--s0:#58a6ff;--s1:#ff9248;--s2:#3fc49a;--s3:#e28bcb;--s4:#e3b341;--s5:#8ecae6;--s6:#a8b0b8;--limit:#ff7b72}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
-main{max-width:832px;margin:0 auto;padding:16px}
-h1{margin:.2em 0;font-size:1.8em;line-height:1.2}
-h2{margin:2em 0 .3em;padding-top:.6em;border-top:1px solid var(--rule);font-size:1.35em;line-height:1.25}
-h3{margin:1.4em 0 .3em;font-size:1.1em}
-small,.question,.source,.more,header p{color:var(--soft)}
-small{font-weight:400;font-size:.65em}
-p{margin:.4em 0}
-.answer{font-size:1.08em;font-weight:600}
-.source,.more{font-size:.85em}
-a{color:var(--link)}
-nav ul{display:flex;flex-wrap:wrap;gap:.3em 1em;margin:.8em 0;padding:0;list-style:none;font-size:.9em}
-.facts li{margin:.35em 0}
-article{margin:1em 0;padding:.2em 1em 1em;border:1px solid var(--rule);border-radius:8px}
-pre{margin:.3em 0 .8em;padding:.6em .8em;background:var(--box);border-radius:6px;white-space:pre-wrap;font-size:.85em}
-summary{cursor:pointer;margin:.6em 0}
-table{width:100%;margin:1em 0 .4em;border-collapse:collapse;font-size:.88em}
-caption{text-align:left;font-weight:600;padding:.3em 0}
-th,td{padding:.32em .5em;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
-th{color:var(--soft);font-weight:600}
-th,td{overflow-wrap:normal}
-.n{text-align:right;font-variant-numeric:tabular-nums}
-td.n{white-space:nowrap}
-figure{margin:1.2em 0}
-figcaption{font-weight:600;margin-bottom:.3em}
-.legend{display:flex;flex-wrap:wrap;gap:.2em 1.2em;margin:.2em 0 .5em;padding:0;list-style:none;font-size:.88em}
-.legend span{display:inline-block;width:.85em;height:.85em;margin-right:.4em;border-radius:2px}
-svg{display:block;max-width:100%;height:auto}
-svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
-svg .tick,svg .axis{fill:var(--soft)}
-.grid,.lane{stroke:var(--rule);fill:none}
-.limit{stroke:var(--limit);stroke-width:2;stroke-dasharray:5 4;fill:none}
-.line{fill:none;stroke-width:2}
-.band{opacity:.22}
-.none{fill:var(--box);stroke:var(--rule)}
-.narrow{display:none}
-@media (max-width:800px){.wide{display:none}.narrow{display:block}}
-@media (max-width:800px){thead{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}
-tr{display:block;padding:.4em 0;border-bottom:1px solid var(--rule)}
-td,td.n{display:flex;gap:1em;justify-content:space-between;text-align:right;padding:.1em 0;border:0}
-td::before{content:attr(data-name);color:var(--soft);text-align:left;flex:none;max-width:45%}}
-@media print{nav{display:none}section{break-inside:avoid}}
-""" + "".join(f".s{n}{{fill:var(--s{n})}}.b{n}{{background:var(--s{n})}}.l{n}{{stroke:var(--s{n})}}" for n in range(7))

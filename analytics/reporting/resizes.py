@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, bars, duration_axis, nothing, stacks
-from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import SHOWN, JobResult
+from analytics.reporting.page import Columns, Section, Table, alike
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import NOTHING, Row, brief, counted, duration, in_cluster, number, time_text
 
 #: What phases are for, in the order of the colours; those that are not named here are new queues coming up.
@@ -47,7 +47,7 @@ def resizes(result: JobResult) -> Section:
         Table.of("Decisions of the autoscaler", decisions, _DECISIONS),
     ]
     answer = f"{_operation_answer(rows)}{_decision_answer(decisions)}"
-    return result.section("Resizes of topics", answer, _figures(result, rows), *tables)
+    return Section(answer, _figures(result, rows), tables)
 
 
 def _figures(result: JobResult, rows: list[Row]) -> list[Figure]:
@@ -59,12 +59,12 @@ def _figures(result: JobResult, rows: list[Row]) -> list[Figure]:
         phases[row["cluster"], row["operation_id"]][_PURPOSE_OF.get(row["phase"], _NEW_QUEUES)] += row["seconds"]
     spent = [
         Bar(_name(row), tuple(phases[row["cluster"], row["operation_id"]][purpose] for purpose in _PURPOSES))
-        for row in rows[:SHOWN]
+        for row in rows
     ]
     figures = [stacks(title, tuple(_PURPOSES), spent, duration_axis("time"))]
     sampled = [row for row in rows if row["queue_tps_before"] is not None or row["queue_tps_after"] is not None]
     if sampled:
-        rates = [Bar(_name(row), (row["queue_tps_before"], row["queue_tps_after"])) for row in sampled[:SHOWN]]
+        rates = [Bar(_name(row), (row["queue_tps_before"], row["queue_tps_after"])) for row in sampled]
         figures.append(bars("Messages for each queue", ("before", "after"), rates, Axis("messages a second")))
     if lags := _lags(result.of_kind("group"), rows):
         figures.append(bars("The group most behind", _WINDOWS, lags, Axis("messages not consumed, at most")))
@@ -81,7 +81,7 @@ def _lags(groups: Iterable[Row], rows: list[Row]) -> list[Bar]:
             lag = row[f"lag_max_{window}"]
             if lag is not None:
                 found[place] = max(lag, found[place] or 0)
-    return [Bar(name, tuple(most[name])) for name in names.values() if name in most][:SHOWN]
+    return [Bar(name, tuple(most[name])) for name in names.values() if name in most]
 
 
 def _name(row: Row) -> str:
@@ -126,6 +126,10 @@ def _by_lag(groups: list[Row]) -> list[Row]:
     return sorted(groups, key=lambda row: (-most(row), str(row["group"])))
 
 
+def _known(value: float | None) -> str:
+    return "not sampled" if value is None else brief(value)
+
+
 _OPERATIONS: Final[Columns] = {
     "topic": lambda row: in_cluster(row, str(row["topic"])),
     "planned": lambda row: time_text(row["created"]),
@@ -142,22 +146,16 @@ _OPERATIONS: Final[Columns] = {
 _EFFECTS: Final[Columns] = {
     "topic": lambda row: in_cluster(row, str(row["topic"])),
     "planned": lambda row: time_text(row["created"]),
-    "#messages a second before": lambda row: _known(row["tps_before"]),
-    "#while it ran": lambda row: _known(row["tps_during"]),
-    "#after": lambda row: _known(row["tps_after"]),
-    "#for each queue before": lambda row: _known(row["queue_tps_before"]),
-    "#for each queue after": lambda row: _known(row["queue_tps_after"]),
+    **alike(_known, "#messages a second before: tps_before, #while it ran: tps_during, #after: tps_after"),
+    **alike(_known, "#for each queue before: queue_tps_before, #for each queue after: queue_tps_after"),
 }
 
 _GROUPS: Final[Columns] = {
     "group": "group",
     "topic": lambda row: in_cluster(row, str(row["topic"])),
     "result": "result",
-    "#not consumed at most before": lambda row: _known(row["lag_max_before"]),
-    "#while it ran": lambda row: _known(row["lag_max_during"]),
-    "#after": lambda row: _known(row["lag_max_after"]),
-    "#members before": lambda row: _known(row["consumers_before"]),
-    "#members after": lambda row: _known(row["consumers_after"]),
+    **alike(_known, "#not consumed at most before: lag_max_before, #while it ran: lag_max_during"),
+    **alike(_known, "#after: lag_max_after, #members before: consumers_before, #members after: consumers_after"),
 }
 
 _DECISIONS: Final[Columns] = {
@@ -165,10 +163,5 @@ _DECISIONS: Final[Columns] = {
     "verdict": "verdict",
     "finding": lambda row: str(row["finding"] or "nothing").replace("_", " "),
     "#times": lambda row: number(row["decisions"]),
-    "first": lambda row: time_text(row["first"]),
-    "last": lambda row: time_text(row["last"]),
+    **alike(time_text, "first, last"),
 }
-
-
-def _known(value: float | None) -> str:
-    return "not sampled" if value is None else brief(value)

@@ -1,30 +1,22 @@
 """Published results as the report reads them."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+import msgspec
 
-from analytics.reporting.figures import Figure, Lane, Mark
-from analytics.reporting.page import Section, Table
-from analytics.reporting.wording import Row, counted, time_text, unix_s
-
-#: So many things are in a plot.
-SHOWN: Final = 12
+from analytics.reporting.wording import Row, counted, time_text, unix_s, with_clusters
 
 
-class JobResult(NamedTuple):
-    """One result: what `results/latest/<name>.json` holds."""
+class JobResult(msgspec.Struct, frozen=True):
+    """One result: what the report needs of `results/latest/<name>.json`."""
 
-    job_id: str
-    name: str
+    job: str
     question: str
     window_start: str
     window_end: str
     finished_at: str
     input_rows: int
-    rows: tuple[Row, ...]
     #: Days of its window that had rows.
-    history_days: int
+    days: int
+    rows: tuple[Row, ...]
 
     @property
     def window(self) -> tuple[float, float]:
@@ -33,12 +25,6 @@ class JobResult(NamedTuple):
         assert start is not None, "each result has a window"
         assert end is not None, "each result has a window"
         return start, end
-
-    @property
-    def days(self) -> float:
-        """How long its window is."""
-        start, end = self.window
-        return (end - start) / 86_400
 
     def of_kind(self, kind: str) -> list[Row]:
         """Return its rows of one kind."""
@@ -51,14 +37,8 @@ class JobResult(NamedTuple):
             f"{counted(self.input_rows, 'recorded row')}; worked out {time_text(self.finished_at)}"
         )
 
-    def section(self, title: str, answer: str, figures: Sequence[Figure], *tables: Table) -> Section:
-        """Return its section of the report."""
-        return Section(self.job_id, title, self.question, answer, tuple(figures), tables, self.source())
 
-
-def lanes_of(marks: Iterable[tuple[str, Mark]]) -> list[Lane]:
-    """Return the lanes of the first labels, each with all of its marks."""
-    by_label: defaultdict[str, list[Mark]] = defaultdict(list)
-    for label, mark in marks:
-        by_label[label].append(mark)
-    return [Lane(label, tuple(each)) for label, each in list(by_label.items())[:SHOWN]]
+def decoded(content: bytes) -> JobResult:
+    """Return the result that a file holds; raises msgspec.DecodeError."""
+    result = msgspec.json.decode(content, type=JobResult)
+    return msgspec.structs.replace(result, rows=with_clusters(result.rows))

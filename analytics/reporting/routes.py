@@ -3,8 +3,8 @@
 from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, Mark, bars, lanes, nothing
-from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import SHOWN, JobResult, lanes_of
+from analytics.reporting.page import Columns, Section, Table, alike
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     Row,
     between,
@@ -34,13 +34,13 @@ def divergence(result: JobResult) -> Section:
     sentences.append(_differing_answer(differing) if differing else _agreed(result, "Otherwise the" if cold else "The"))
     answer = " ".join(sentences)
     if not rows:
-        return result.section("Divergence", answer, [nothing(title, "no difference was recorded")])
-    worst = lanes_of((_subject(row), _mark(row)) for row in (*cold, *differing))
+        return Section(answer, [nothing(title, "no difference was recorded")])
+    worst = ((_subject(row), _mark(row)) for row in (*cold, *differing))
     tables = [
         Table.of("NameServers that had just started, the longest first", cold, _COLD),
         Table.of("Divergences, the longest first", differing, _DIFFERING),
     ]
-    return result.section("Divergence", answer, [lanes(title, _KINDS, worst, result.window)], *tables)
+    return Section(answer, [lanes(title, _KINDS, worst, result.window)], tables)
 
 
 def _subject(row: Row) -> str:
@@ -131,8 +131,7 @@ def _differing_answer(differing: list[Row]) -> str:
 _COLD: Final[Columns] = {
     "NameServer": "ns_id",
     "cluster": "cluster",
-    "from": lambda row: time_text(row["start_time"]),
-    "to": lambda row: time_text(row["end_time"]),
+    **alike(time_text, "from: start_time, to: end_time"),
     "#seconds": lambda row: number(row["seconds"], 1),
     '#"no such topic"': lambda row: "not recorded" if row["not_found_min"] is None else _bounds(row),
     "#brokers lacked": lambda row: number(len(row["lacked"] or ())),
@@ -142,8 +141,7 @@ _COLD: Final[Columns] = {
 _DIFFERING: Final[Columns] = {
     "broker": broker,
     "about": "kind",
-    "from": lambda row: time_text(row["start_time"]),
-    "to": lambda row: time_text(row["end_time"]),
+    **alike(time_text, "from: start_time, to: end_time"),
     "#seconds": lambda row: number(row["seconds"], 1),
     "answers": lambda row: ", ".join(row["states"] or ()),
 }
@@ -166,23 +164,19 @@ def churn(result: JobResult) -> Section:
         (row for row in result.rows if row["topic"] is not None), key=lambda row: (-_altered(row), -row["changes"])
     )
     if not rows:
-        return result.section("Route changes", "No topic was altered.", [nothing(title, "no topic was altered")])
+        return Section("No topic was altered.", [nothing(title, "no topic was altered")])
     flipped = [row for row in rows if row["flips"] and _altered(row)]
     answer = f"{counted(len(rows), 'topic')} changed, {rows[0]['topic']} most: {counted(rows[0]['changes'], 'time')}."
     if flipped:
         answer += f" {counted(len(flipped), 'topic')} went to and fro, as automation does that disagrees with itself."
-    most = [Bar(str(row["topic"]), (row["changes"], row["flips"])) for row in rows[:SHOWN]]
+    most = [Bar(str(row["topic"]), (row["changes"], row["flips"])) for row in rows]
     table = Table.of("Topics that changed most", rows, _CHURN)
-    return result.section(
-        "Route changes", answer, [bars(title, ("changes", "back to before"), most, Axis("changes"))], table
-    )
+    return Section(answer, [bars(title, ("changes", "back to before"), most, Axis("changes"))], [table])
 
 
 _CHURN: Final[Columns] = {
     "topic": "topic",
-    "#changes": lambda row: number(row["changes"]),
-    "#to and fro": lambda row: number(row["flips"]),
-    "#sets": lambda row: number(row["brokers"]),
+    **alike(number, "#changes, #to and fro: flips, #sets: brokers"),
     "busiest hour": lambda row: time_text(row["busiest_hour"]),
     "#changes in it": lambda row: number(row["busiest_hour_changes"]),
     "#route queries at most": lambda row: brief(row["fetches_max"]),
@@ -194,7 +188,7 @@ def balance(result: JobResult) -> Section:
     title = "Write queues by broker set"
     sets = sorted(result.of_kind("broker"), key=lambda row: -(row["ratio"] or 0))
     if not sets:
-        return result.section("Queue balance", "No routes were recorded.", [nothing(title, "no routes were recorded")])
+        return Section("No routes were recorded.", [nothing(title, "no routes were recorded")])
     clusters = {row["cluster"]: row for row in sets}
     uneven = [row for row in clusters.values() if (row["max_mean"] or 0) > _RATIO_MAX]
     answer = f"Queues are spread evenly over the {counted(len(sets), 'broker set')}."
@@ -207,7 +201,7 @@ def balance(result: JobResult) -> Section:
         names = ", ".join(f"{row['cluster']} (Gini {row['gini']:.2f})" for row in uneven)
         fullest = f"{broker_set(sets[0])} has {sets[0]['ratio']:.1f} times the mean"
         answer = f"Queues are spread unevenly in {names}: {fullest}."
-    figures = [bars(title, (), [Bar(broker_set(row), (row["queues"],)) for row in sets[:SHOWN]], Axis("queues"))]
+    figures = [bars(title, (), [Bar(broker_set(row), (row["queues"],)) for row in sets], Axis("queues"))]
     sampled = [row for row in sets if row["tps_share"] is not None]
     if sampled:
         figures.append(_shares(sampled))
@@ -216,7 +210,7 @@ def balance(result: JobResult) -> Section:
         Table.of("Broker sets, the fullest first", sets, _SETS),
         Table.of("Topics that are spread most unevenly", topics, _SPREAD),
     ]
-    return result.section("Queue balance", answer, figures, *tables)
+    return Section(answer, figures, tables)
 
 
 #: As the analysis has it.
@@ -224,7 +218,7 @@ _RATIO_MAX: Final = 1.2
 
 
 def _shares(sets: list[Row]) -> Figure:
-    shares = [Bar(broker_set(row), (100 * (row["share"] or 0), 100 * row["tps_share"])) for row in sets[:SHOWN]]
+    shares = [Bar(broker_set(row), (100 * (row["share"] or 0), 100 * row["tps_share"])) for row in sets]
     axis = Axis("part of the cluster, %", lambda value: f"{value:.0f}")
     return bars("Queues and messages by broker set", ("queues", "messages"), shares, axis)
 
@@ -242,8 +236,7 @@ _SETS: Final[Columns] = {
 _SPREAD: Final[Columns] = {
     "topic": "topic",
     "cluster": "cluster",
-    "#queues": lambda row: number(row["queues"]),
-    "#most minus fewest on a set": lambda row: number(row["spread"]),
+    **alike(number, "#queues, #most minus fewest on a set: spread"),
 }
 
 _VERDICTS: Final = {
@@ -263,7 +256,7 @@ def scaling(result: JobResult) -> Section:
     rows = sorted(result.of_kind("topic"), key=lambda row: (row["verdict"] == "keep", -(row["p95_tps"] or 0)))
     if not rows:
         answer = "Too little history: no topic was sampled for half a day."
-        return result.section("Queue scaling", answer, [nothing(title, "no topic was sampled for long enough")])
+        return Section(answer, [nothing(title, "no topic was sampled for long enough")])
     judged = [row for row in rows if row["days"] >= _DAYS_TO_JUDGE]
     verdicts = [row["verdict"] for row in judged]
     changes = [f"{verdicts.count(verdict)} {words}" for verdict, words in _VERDICTS.items() if verdict in verdicts]
@@ -271,17 +264,16 @@ def scaling(result: JobResult) -> Section:
     if len(judged) < len(rows):
         little = f"{counted(len(rows) - len(judged), 'topic')}, sampled on less than {_DAYS_TO_JUDGE} days"
         answer = f"{answer if judged else ''} There is too little history of {little}.".strip()
-    now = [Bar(str(row["topic"]), (row["queues_now"], row["queues_proposed"])) for row in rows[:SHOWN]]
+    now = [Bar(str(row["topic"]), (row["queues_now"], row["queues_proposed"])) for row in rows]
     table = Table.of("Topics, those to change first", rows, _SCALING)
-    return result.section("Queue scaling", answer, [bars(title, ("now", "proposed"), now, Axis("write queues"))], table)
+    return Section(answer, [bars(title, ("now", "proposed"), now, Axis("write queues"))], [table])
 
 
 _SCALING: Final[Columns] = {
     "topic": "topic",
     "cluster": "cluster",
     "verdict": lambda row: str(row["verdict"]) if row["days"] >= _DAYS_TO_JUDGE else "too little history",
-    "#queues": lambda row: number(row["queues_now"]),
-    "#proposed": lambda row: number(row["queues_proposed"]),
+    **alike(number, "#queues: queues_now, #proposed: queues_proposed"),
     "#messages a second": lambda row: brief(row["p95_tps"]),
     "#consumers": lambda row: number(row["consumers"]),
     "#days": lambda row: f"{row['days_differing']} of {row['days']}",

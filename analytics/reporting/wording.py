@@ -47,14 +47,10 @@ def between(row: Row, start: str, end: str) -> tuple[float, float]:
     return start_s, unix_s(row[end]) or start_s
 
 
-def clock(at_s: float | None) -> str:
-    """Return a time as day and time of day, UTC."""
-    return NOTHING if at_s is None else f"{datetime.fromtimestamp(at_s, UTC):%m-%d %H:%M:%S}"
-
-
 def time_text(moment: str | None) -> str:
     """Return a published time as day and time of day, UTC."""
-    return clock(unix_s(moment))
+    at_s = unix_s(moment)
+    return NOTHING if at_s is None else f"{datetime.fromtimestamp(at_s, UTC):%m-%d %H:%M:%S}"
 
 
 def number(value: float | None, digits: int = 0) -> str:

@@ -11,7 +11,6 @@ A NameServer that has just started, or could not record, knows a broker again on
 is absent once the broker's timeout is over; until then its word does not count.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -21,9 +20,9 @@ from pyspark.sql import functions as F
 from analytics.shared.intervals import overlaps
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import lost_states, observed_pieces, observed_times
-from analytics.shared.rows import by_last_clock
+from analytics.shared.rows import CLUSTER, by_last_clock
 from analytics.shared.state_points import ABSENT, DOWN, MOVED, RESET, UP, state_points, with_controller_heartbeats
-from analytics.spark.schemas import in_columns
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 
 STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
@@ -32,7 +31,7 @@ STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
 AVAILABILITY_INPUTS: Final = (*STATE_INPUTS, "heartbeat_summary", "controller")
 
 STATE_PARTS: Final = (
-    Column("cluster", Type.STRING, "cluster of the broker"),
+    CLUSTER,
     Column("ns_id", Type.STRING, "the NameServer"),
     Column("kind", Type.STRING, "up, down, moved (has another id), absent, reset (no broker known), watched, blind"),
     Column("broker_name", Type.STRING, "broker set; null where all brokers are meant"),
@@ -76,8 +75,7 @@ def state_parts(mine: Inputs, span: Span) -> DataFrame:
         "ns_id", "kind", F.col("end_us").alias("at_us"), F.col("start_us").alias("since_us")
     )
     tables = [points, resets.filter(F.col("at_us") >= span.start_us - GRACE_US), pieces]
-    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
-    return together.select(*in_columns(STATE_PARTS))
+    return united(tables)
 
 
 def actual_states(parts: DataFrame, span: Span) -> DataFrame:
@@ -164,7 +162,7 @@ def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
     timed = begun.withColumn("start_us", F.coalesce(really_us, "at_us"))
     last_us = F.lit(span.end_us).cast("bigint")
     pieces = timed.withColumn("end_us", F.coalesce(F.lead("start_us").over(view), last_us))
-    observed = observed_times(_as_pieces(parts), span)
+    observed = watched(parts, span)
     # After a while without a registration a NameServer that lost a broker counts it as absent.
     forgotten = F.col("kind") == RESET
     spoken = pieces.withColumns(
@@ -179,10 +177,12 @@ def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
     )
 
 
-def _as_pieces(parts: DataFrame) -> DataFrame:
-    return parts.filter("kind IN ('watched', 'blind')").select(
+def watched(parts: DataFrame, span: Span) -> DataFrame:
+    """Return when each NameServer was watching: ns_id, start_us, end_us."""
+    pieces = parts.filter("kind IN ('watched', 'blind')").select(
         "ns_id", "kind", F.col("since_us").alias("start_us"), F.col("at_us").alias("end_us")
     )
+    return observed_times(pieces, span)
 
 
 def _changes(parts: DataFrame, span: Span) -> DataFrame:

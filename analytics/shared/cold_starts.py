@@ -5,18 +5,18 @@ it answers "no such topic" for what another one, or it itself before, has a rout
 when the usual timeout is over is no matter of the start any more: there the NameServers differ.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import BROKER, GRACE_US
+from analytics.shared.broker_states import BROKER, GRACE_US, watched
 from analytics.shared.intervals import joined, levels, overlaps
 from analytics.shared.job import Inputs, Span
-from analytics.shared.observation import BLIND, WATCHED, lost_states, observed_times
+from analytics.shared.observation import lost_states
 from analytics.shared.state_points import UP
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 from history.schemas import UNOBSERVED_AFTER_MS
 
@@ -66,7 +66,7 @@ def cold_parts(inputs: Inputs, span: Span) -> DataFrame:
         "answers_us",
     )
     tables = [began, _resumptions(inputs, span), queries]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
+    return united(tables)
 
 
 def _resumptions(inputs: Inputs, span: Span) -> DataFrame:
@@ -102,14 +102,6 @@ def _starts(lifecycle: DataFrame) -> DataFrame:
     wait_us = F.when(F.col("waits.needWaitForService"), F.col("waits.waitSecondsForService") * 1_000_000)
     return by_process.filter("started_us IS NOT NULL").withColumn(
         "answers_us", F.col("started_us") + F.coalesce(wait_us, F.lit(0))
-    )
-
-
-def watched(parts: DataFrame, span: Span) -> DataFrame:
-    """Return when each NameServer was watching: ns_id, start_us, end_us."""
-    pieces = parts.filter(F.col("kind").isin(WATCHED, BLIND))
-    return observed_times(
-        pieces.select("ns_id", "kind", F.col("since_us").alias("start_us"), F.col("at_us").alias("end_us")), span
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
+from analytics.spark.schemas import Frames, shaped
 from history.columns import Column, Type
 
 #: Family of the history -> its rows, with the columns of `history.schemas`.
@@ -21,11 +22,6 @@ class Span(NamedTuple):
 
     start_us: int
     end_us: int
-
-    @property
-    def seconds(self) -> float:
-        """How long it is."""
-        return (self.end_us - self.start_us) / 1e6
 
 
 #: What each result has beside the columns of its own; the runner puts them in front.
@@ -51,12 +47,20 @@ class Job(NamedTuple):
     #: From the rows of a span to its additive parts. The inputs also have what is needed of the time before the span:
     #: all of the hour before, and before that the last rows of the keys in `closing.KEYS`. Parts hold nothing
     #: outside of the span.
-    parts: Callable[[Inputs, Span], DataFrame]
-    #: From the parts of all days of a span to the result: `cluster` and `columns`, in this order.
-    result: Callable[[DataFrame, Span], DataFrame]
+    parts_of: Callable[[Inputs, Span], Frames]
+    #: From the parts of all days of a span to the result.
+    result_of: Callable[[DataFrame, Span], Frames]
     #: The parts' columns, `cluster` among them.
     part_columns: tuple[Column, ...]
     #: The result's columns after those of RESULT_COLUMNS.
     columns: tuple[Column, ...]
     #: Which rows come first, as SQL: those that matter most. Of equal ones all columns decide, from the first on.
     order: tuple[str, ...] = ()
+
+    def parts(self, inputs: Inputs, span: Span) -> DataFrame:
+        """Return the parts of a span: `part_columns`."""
+        return shaped(self.parts_of(inputs, span), self.part_columns)
+
+    def result(self, parts: DataFrame, span: Span) -> DataFrame:
+        """Return the result over a span: `cluster` and `columns`."""
+        return shaped(self.result_of(parts, span), (RESULT_COLUMNS[-1], *self.columns))

@@ -1,10 +1,8 @@
-"""Rows of inputs, parts and results: which belong to a span, and the select that makes a frame what its columns say.
+"""Rows of inputs, parts and results: which belong to a span, and which are of one kind.
 
 Times are compared as Unix us, so that no time zone of a session can change a result.
 """
 
-from collections.abc import Sequence
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -16,6 +14,10 @@ from history.columns import Column, Type
 
 CLUSTER: Final = Column("cluster", Type.STRING, "cluster of the broker")
 KIND: Final = Column("kind", Type.STRING, "which of the kinds of rows it is")
+BROKER_COLUMNS: Final = (
+    Column("broker_name", Type.STRING, "broker set"),
+    Column("broker_id", Type.LONG, "broker id in its set"),
+)
 
 
 def timed(rows: DataFrame) -> DataFrame:
@@ -28,21 +30,14 @@ def of_span(rows: DataFrame, span: Span) -> DataFrame:
     return timed(rows).where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
 
 
-def shaped(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Return exactly these columns, in their order and types; those that the frame lacks are null."""
-    there = set(frame.columns)
-    return frame.select(
-        *(
-            (F.col(column.name) if column.name in there else F.lit(None)).cast(column.type.value).alias(column.name)
-            for column in columns
-        )
-    )
+def of_namesrv() -> SparkColumn:
+    """Return whether a NameServer wrote a row; those that do not say who did are of NameServers too."""
+    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
 
 
-def of_kinds(frames: dict[str, DataFrame], columns: Sequence[Column]) -> DataFrame:
-    """Return one table of several kinds of rows; `kind` distinguishes them."""
-    parts = [shaped(frame.withColumn(KIND.name, F.lit(kind)), columns) for kind, frame in frames.items()]
-    return reduce(DataFrame.unionByName, parts)
+def sequence() -> SparkColumn:
+    """Return in which order a process wrote its rows."""
+    return F.substring_index("event_id", "-", -1).cast("bigint")
 
 
 def of_kind(rows: DataFrame, kind: str) -> DataFrame:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.shared.job import Inputs, Span
+from analytics.shared.rows import sequence
 
 UP: Final = "up"
 DOWN: Final = "down"
@@ -53,7 +54,7 @@ def state_points(states: DataFrame, resets: DataFrame, span: Span) -> DataFrame:
     rows = (
         states.filter(us < span.end_us)
         .join(F.broadcast(resets.groupBy("ns_id").agg(F.collect_list("at_us").alias("resets_us"))), "ns_id", "left")
-        .withColumns({"at_us": us, "seq": F.substring_index("event_id", "-", -1).cast("bigint")})
+        .withColumns({"at_us": us, "seq": sequence()})
         # Of several rows of one moment the last one with the set counts.
         .withColumn("members", F.when(~next_us.eqNullSafe(F.col("at_us")), _members()))
         .withColumn("reset_count", F.size(F.filter("resets_us", lambda reset_us: reset_us <= F.col("at_us"))))

@@ -42,7 +42,7 @@ class Failures:
 
     @contextmanager
     def collecting(self, name: str, message: str = "") -> Iterator[None]:
-        """Go on after the block if it fails, and note why by this name; `said` is shown at once, unless it is empty."""
+        """Go on after the block if it fails, and note why by this name; a `message` is shown at once."""
         try:
             yield
         except FAILURES as failure:
@@ -50,7 +50,7 @@ class Failures:
             if message:
                 self._show(message)
 
-    def raise_if_any(self, kind: type[SomeFailed]) -> None:
-        """Raise this with all that was noted, if anything was."""
+    def raise_if_any(self) -> None:
+        """Raise SomeFailed with all that was noted, if anything was."""
         if self._why:
-            raise kind(self._why)
+            raise SomeFailed(self._why)

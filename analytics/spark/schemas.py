@@ -1,10 +1,10 @@
 """Spark's view of `history.schemas`: the only place where its columns become Spark types."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F
 
@@ -12,6 +12,9 @@ from history.columns import Column, RowFamily, Type
 
 #: In rows read from JSON: the whole line, where it could not be read; null otherwise.
 CORRUPT: Final = "_corrupt"
+
+#: A table, or some by the kind of their rows.
+Frames = DataFrame | Mapping[str, DataFrame]
 
 SPARK_TYPES: Final[Mapping[Type, types.DataType]] = MappingProxyType(
     {
@@ -47,6 +50,25 @@ def no_rows(spark: SparkSession, schema: types.StructType) -> DataFrame:
     return spark.range(1).where("false").select([F.lit(None).cast(each.dataType).alias(each.name) for each in schema])
 
 
-def in_columns(columns: Iterable[Column]) -> list[SparkColumn]:
-    """Return what to select so that a table has exactly these columns, in this order and of these types."""
-    return [F.col(column.name).cast(SPARK_TYPES[column.type]).alias(column.name) for column in columns]
+def shaped(found: Frames, columns: Sequence[Column]) -> DataFrame:
+    """Return exactly these columns, in their order and types; those that a table lacks are null.
+
+    Tables by kind become one; `kind` distinguishes their rows.
+    """
+    if not isinstance(found, DataFrame):
+        kinds = (shaped(frame.withColumn("kind", F.lit(kind)), columns) for kind, frame in found.items())
+        return reduce(DataFrame.unionByName, kinds)
+    there = set(found.columns)
+    return found.select(
+        *(
+            (F.col(column.name) if column.name in there else F.lit(None))
+            .cast(SPARK_TYPES[column.type])
+            .alias(column.name)
+            for column in columns
+        )
+    )
+
+
+def united(tables: Iterable[DataFrame]) -> DataFrame:
+    """Return the rows of all tables; columns that one lacks are null."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)

@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -53,44 +53,7 @@ class StoredFile(NamedTuple):
     modified_ms: int
 
 
-class Storage(Protocol):
-    """One folder with all that is in it."""
-
-    def uri(self, path: str) -> str:
-        """Return what Spark calls a path by."""
-
-    def files(self, folder: str) -> list[StoredFile]:
-        """Return all files in a folder and below, by path; none if it is not there.
-
-        As for Spark, names that begin with a dot or an underscore are not there, of folders too.
-        """
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder, by whatever name."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a small file, None if it is not there."""
-
-    def write(self, path: str, content: bytes) -> None:
-        """Put content in the place of a file's, as a whole: a crash leaves the old one or the new one."""
-
-    def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing happens if it is not there."""
-
-    def delete_empty_folder(self, path: str) -> None:
-        """Delete a folder if nothing is in it, hidden files among that."""
-
-    def make_folder(self, path: str) -> None:
-        """Make a folder and those above it, unless they are there."""
-
-    def reading(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """Keep writers of something away; waits for one that is at work."""
-
-    def writing(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """Keep everybody else away from something; waits for those who are at work."""
-
-
-def open_storage(root: str, spark: SparkSession) -> Storage:
+def open_storage(root: str, spark: SparkSession) -> "Storage":
     """Return the storage with this root: a folder of this machine, or a URI that Hadoop knows."""
     return local_storage(root) or HadoopStorage(root, spark)
 
@@ -113,27 +76,30 @@ class LocalStorage:
         self._mine = defaultdict[str, threading.Lock](threading.Lock)
 
     def uri(self, path: str) -> str:
-        """Return the path with its scheme, so that no default of Hadoop's makes another one of it."""
+        """Return what Spark calls a path by: with a scheme, so that no default of Hadoop's makes another one of it."""
         # Hadoop takes `=` and spaces as they are, and a percent sign for one.
         return f"file://{self._root / path}"
 
     def files(self, folder: str) -> list[StoredFile]:
-        """Return the files in and below a folder, by path."""
+        """Return all files in a folder and below, by path; none if it is not there.
+
+        As for Spark, names that begin with a dot or an underscore are not there, of folders too.
+        """
         return sorted(_walk(self._root / folder, folder.rstrip("/") + "/" if folder else ""))
 
     def exists(self, path: str) -> bool:
-        """Return whether something is there."""
+        """Return whether there is a file or a folder, by whatever name."""
         return (self._root / path).exists()
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file."""
+        """Return the content of a small file, None if it is not there."""
         try:
             return (self._root / path).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace a file by a rename; when this returns, it outlives a power failure."""
+        """Replace a file by a rename; a crash leaves the old one or the new one, and what is written stays written."""
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f".{target.name}{TEMPORARY}")
@@ -145,7 +111,10 @@ class LocalStorage:
         _sync_folder(target.parent)
 
     def delete(self, path: str) -> None:
-        """Delete a file with its checksum, which Hadoop keeps beside it, or a folder."""
+        """Delete a file with its checksum, which Hadoop keeps beside it, or a folder with all that is in it.
+
+        Nothing happens if it is not there.
+        """
         target = self._root / path
         if target.is_dir():
             shutil.rmtree(target, ignore_errors=True)
@@ -154,16 +123,16 @@ class LocalStorage:
         target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
 
     def delete_empty_folder(self, path: str) -> None:
-        """Delete a folder if nothing is in it."""
+        """Delete a folder if nothing is in it, hidden files among that."""
         with contextlib.suppress(OSError):
             (self._root / path).rmdir()
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Make a folder and those above it, unless they are there."""
         (self._root / path).mkdir(parents=True, exist_ok=True)
 
     def reading(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """Hold a shared lock; it ends with the process, however that ends."""
+        """Keep writers of something away; waits for one that is at work. The lock ends with the process."""
         return self._locked(what, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
@@ -297,6 +266,10 @@ class HadoopStorage:
         options = gateway.new_array(option, 1)
         options[0] = option.OVERWRITE
         return options
+
+
+#: One folder with all that is in it.
+Storage = LocalStorage | HadoopStorage
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[StoredFile]:

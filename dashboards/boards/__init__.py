@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.boards import analytics, brokers, controller, lag, namesrv, offset_manager, overview, scaling, topics
-from dashboards.panels import Board
+from dashboards.grafana import Board
 
 BOARDS: Final[tuple[Board, ...]] = (
     overview.BOARD,

@@ -50,13 +50,7 @@ KEYS_OF_BROKERS = [broker.key for broker in brokers(8)]
 
 
 #: A resize that entered its last phase but one before midnight, and ended after it.
-_PHASES = [
-    ("PLANNED", MINUTE),
-    ("PRECHECK", MINUTE),
-    ("WRITE_DOWN", 5 * MINUTE),
-    ("DRAIN", 40 * MINUTE),
-    ("DONE", 0),
-]
+_PHASES = [("PLANNED", MINUTE), ("PRECHECK", MINUTE), ("WRITE_DOWN", 5 * MINUTE), ("DRAIN", 40 * MINUTE), ("DONE", 0)]
 
 
 def a_plan():

@@ -44,14 +44,7 @@ def test_registrations_that_nobody_waited_for_are_no_reason_to_miss_others():
 def test_times_down_are_those_that_were_planted(seed):
     key = BrokerKey("broker-000")
     plan = Plan(end_us=MONDAY + 24 * HOUR, brokers=brokers(1)).with_plants(
-        renewal_outages(
-            key,
-            MONDAY,
-            MONDAY + 23 * HOUR,
-            mean_up_us=2 * HOUR,
-            mean_down_us=10 * MINUTE,
-            seed=seed,
-        )
+        renewal_outages(key, MONDAY, MONDAY + 23 * HOUR, mean_up_us=2 * HOUR, mean_down_us=10 * MINUTE, seed=seed)
     )
     (reported,) = availability(generate(plan).rows, (MONDAY, MONDAY + 24 * HOUR))
     down_s = sum(outage.to_us - outage.from_us for outage in plan.plant.outages) / 1e6

@@ -1,6 +1,7 @@
 """What can be said about boards without Grafana: their files, their layout, and what their expressions ask for."""
 
 import itertools
+import json
 import re
 
 import pytest
@@ -43,6 +44,24 @@ def test_the_files_are_what_the_generator_writes():
     written = {f"{board.uid}.json": as_json(board) for board in WRITTEN}
     found = {path.name: path.read_text() for path in BOARDS}
     assert found == written, "python -m dashboards.generate"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@EACH_BOARD
+def test_grafanas_own_sdk_knows_all_that_is_in_a_board(board):
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder  # noqa: PLC0415 - it warns of the classic model
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins  # noqa: PLC0415
+    from grafana_foundation_sdk.models.dashboard import Dashboard  # noqa: PLC0415
+
+    def without_placement(read):
+        # The SDK would hide links and annotations in a menu.
+        return {name: value for name, value in read.items() if name != "placement"}
+
+    register_default_plugins()
+    known = json.dumps(Dashboard.from_json(board), cls=JSONEncoder)
+    assert json.loads(known, object_hook=without_placement) == json.loads(
+        json.dumps(board), object_hook=without_placement
+    )
 
 
 @EACH_BOARD

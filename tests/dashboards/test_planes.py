@@ -60,10 +60,7 @@ def firing(tmp_path):
 def samples(alerts):
     """Return how promtool writes that these fire."""
     return [
-        {
-            "labels": "{" + ", ".join([f'alertname="{name}"', *([f'plane="{plane}"'] if plane else [])]) + "}",
-            "value": 1,
-        }
+        {"labels": "{" + ", ".join([f'alertname="{name}"', *([f'plane="{plane}"'] if plane else [])]) + "}", "value": 1}
         for plane, name in sorted(alerts, key=str)
     ]
 

@@ -4,27 +4,25 @@ Intervals are those that the servers measured by their monotonic clocks, while t
 outage, a restart of the server, or rows that were lost. Those in which the server itself paused are left out. They
 are rounded up to four digits: for each timeout of no more digits, an interval is longer than it exactly if it is so
 when it is rounded.
+
+The period of a broker's heartbeats is as configured by an operator, or the default of the kind if intervals agree. Rows
+do not hold what a broker is configured to. A broker registers once more whenever its topics change, which makes
+intervals shorter, and a lost heartbeat makes one interval of two. What shows of a period is a peak: many intervals of
+one length. Without one the period is not known, and no heartbeat is counted as missed.
 """
 
+from collections.abc import Mapping
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from analytics.shared.heartbeats.periods import (
-    Peaks,
-    Periods,
-    has_longer,
-    has_promised,
-    is_at,
-    is_configured,
-    is_longer,
-    missed_in,
-    promised_ms,
-)
+from analytics.shared.days import MINUTE_US
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import without_process_pauses
+from analytics.shared.rows import BROKER_COLUMNS, CLUSTER
 from history.columns import Column, Type
 from history.schemas import INTERVAL_BINS
 
@@ -37,10 +35,9 @@ NAMESRV: Final = "namesrv"
 GAP_KEYS: Final = ("cluster", "source", "broker_name", "broker_id")
 
 GAP_COLUMNS: Final = (
-    Column("cluster", Type.STRING, "cluster of the broker"),
+    CLUSTER,
     Column("source", Type.STRING, "namesrv or controller: the receiver of the heartbeats"),
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id in its set"),
+    *BROKER_COLUMNS,
     Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
     Column("kind", Type.STRING, "register, heartbeat, data_version or controller: what ended the interval"),
     Column("gap_ms", Type.LONG, "ms between two heartbeats, rounded up to four digits"),
@@ -54,12 +51,35 @@ GAP_COLUMNS: Final = (
 #: Up to here summaries have the lengths of intervals; each longer one has a row of its own.
 _LATE_FROM: Final = INTERVAL_BINS.index(1.5)
 
-_MINUTE_US: Final = 60_000_000
-
 #: The middle of each bin of a summary that is not late, as a multiple of the period.
 _MIDDLES: Final = tuple(
     (low + high) / 2 for low, high in zip((0.0, *INTERVAL_BINS), INTERVAL_BINS[: _LATE_FROM + 1], strict=False)
 )
+
+
+#: Kind of a heartbeat -> ms between two of them, as brokers are configured by default: registerNameServerPeriod and
+#: brokerHeartbeatInterval.
+PROMISED_MS: Final = {"register": 30_000, "heartbeat": 1_000, "data_version": 1_000, "controller": 1_000}
+
+#: Broker set and kind -> ms between two heartbeats, as operators configure them; without a set: of all that have none
+#: of their own.
+Periods = Mapping[tuple[str | None, str], int]
+
+#: A heartbeat that comes so much after its time is late, and beyond that it was missed. A process that is held up, or
+#: its machine, may be for most of a second; of heartbeats that are that quick, three quarters of a period are only
+#: late.
+LATE_PERIODS: Final = 0.25
+LATE_MS: Final = 750
+
+#: Intervals are of one length if they are not farther from it than by this part of it.
+_PEAK_WIDTH: Final = 0.05
+#: A peak at the promised period has at least so many intervals for each one that is longer.
+_PROMISED_LEAST: Final = 0.5
+#: The peak of a longer period has more than so large a part of the longer intervals, and so large a part of all.
+_LONGER_MORE_THAN: Final = 0.5
+_ALL_LEAST: Final = 0.05
+#: A longer period than promised is known by so many intervals at least.
+_INTERVALS_LEAST: Final = 20
 
 
 def gap_histogram(inputs: Inputs, span: Span) -> DataFrame:
@@ -106,18 +126,19 @@ def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
     # All that follows finds a broker's rows in one place.
     promised = sums.repartition(*GAP_KEYS).withColumns(
         {
-            "promised_ms": F.min(promised_ms(periods)).over(same),
-            "is_configured": F.min_by(is_configured(periods), promised_ms(periods)).over(same),
+            "promised_ms": F.min(_promised_ms(periods)).over(same),
+            "is_configured": F.min_by(_is_configured(periods), _promised_ms(periods)).over(same),
         }
     )
     known = _with_periods(promised, same)
-    return known.withColumn("missed", missed_in(F.col("gap_ms"), F.col("period_ms")) * F.col("n"))
+    return known.withColumn("missed", _missed_in(F.col("gap_ms"), F.col("period_ms")) * F.col("n"))
 
 
 def _with_periods(promised: DataFrame, same: WindowSpec) -> DataFrame:
     """Add `period_ms` where there is one: as configured, the default of the kind, or as the longer intervals show."""
-    gap_ms, promised_ms_, n = F.col("gap_ms"), F.col("promised_ms"), F.col("n")
-    longer = is_longer(gap_ms, promised_ms_)
+    gap_ms, promised_ms, n = F.col("gap_ms"), F.col("promised_ms"), F.col("n")
+    # Longer than a heartbeat in time would leave it.
+    longer = gap_ms > promised_ms * (1 + LATE_PERIODS)
     longer_n = F.sum(F.when(longer, n).otherwise(0))
     up_to_now = same.orderBy("gap_ms").rangeBetween(Window.unboundedPreceding, Window.currentRow)
     ranked = promised.withColumns({"longer_n": longer_n.over(same), "up_to": longer_n.over(up_to_now)})
@@ -125,11 +146,17 @@ def _with_periods(promised: DataFrame, same: WindowSpec) -> DataFrame:
     halved = ranked.withColumn("median_ms", F.min(F.when(is_half, gap_ms)).over(same))
 
     def at(length_ms: SparkColumn) -> SparkColumn:
-        return F.sum(F.when(is_at(gap_ms, length_ms), n).otherwise(0)).over(same)
+        is_there = F.abs(gap_ms - length_ms) <= length_ms * _PEAK_WIDTH
+        return F.sum(F.when(is_there, n).otherwise(0)).over(same)
 
-    median_ms = F.col("median_ms")
-    peaks = Peaks(F.sum("n").over(same), F.col("longer_n"), at(promised_ms_), at(median_ms), at(median_ms / 2))
-    period_ms = F.when(F.col("is_configured") | has_promised(peaks), promised_ms_).when(has_longer(peaks), median_ms)
+    all_n, median_ms = F.sum("n").over(same), F.col("median_ms")
+    # Intervals agree with the promised period: none is longer, or many have its length.
+    agree = (F.col("longer_n") == 0) | (at(promised_ms) >= F.col("longer_n") * _PROMISED_LEAST)
+    # The median of the longer ones is a period if most of them have its length. Lost heartbeats leave more intervals of
+    # one period than of two: where half of that length is more usual, it is none.
+    is_peak = (at(median_ms) > F.col("longer_n") * _LONGER_MORE_THAN) & (at(median_ms) > at(median_ms / 2))
+    is_usual = is_peak & (all_n >= _INTERVALS_LEAST) & (at(median_ms) >= all_n * _ALL_LEAST)
+    period_ms = F.when(F.col("is_configured") | agree, promised_ms).when(is_usual, median_ms)
     return halved.withColumn("period_ms", period_ms).drop(
         "promised_ms", "is_configured", "longer_n", "up_to", "median_ms"
     )
@@ -194,7 +221,7 @@ def _summaries(inputs: Inputs, span: Span) -> DataFrame:
     since_us = F.col("mono_us") - (F.unix_micros("event_time") - F.unix_micros("minute"))
     longest_ms = F.col("interval_max_ms")
     return without_process_pauses(
-        reported, inputs["ns_tick"], longest_ms, since_us - longest_ms * 1000, since_us + F.lit(_MINUTE_US)
+        reported, inputs["ns_tick"], longest_ms, since_us - longest_ms * 1000, since_us + F.lit(MINUTE_US)
     )
 
 
@@ -225,3 +252,35 @@ def _of_summaries(summaries: DataFrame) -> DataFrame:
         F.when(first, F.col("longest_ms")).alias("max_ms"),
         "last_us",
     )
+
+
+# What is promised
+
+
+def _promised_ms(periods: Periods) -> SparkColumn:
+    """Return ms between heartbeats of a row's `kind` and `broker_name`; of unknown kinds those of a registration."""
+    of_all = PROMISED_MS | {kind: period_ms for (name, kind), period_ms in periods.items() if name is None}
+    of_set = {f"{kind}/{name}": period_ms for (name, kind), period_ms in periods.items() if name is not None}
+    configured_ms = F.try_element_at(_map(of_all), F.col("kind"))
+    if of_set:
+        configured_ms = F.coalesce(
+            F.try_element_at(_map(of_set), F.concat_ws("/", "kind", "broker_name")), configured_ms
+        )
+    return F.coalesce(configured_ms, F.lit(of_all["register"])).cast("bigint")
+
+
+def _map(numbers: Mapping[str, int]) -> SparkColumn:
+    return F.create_map(*(F.lit(each) for pair in numbers.items() for each in pair))
+
+
+def _is_configured(periods: Periods) -> SparkColumn:
+    """Return whether an operator configured how often a broker sends heartbeats of the `kind` of a row."""
+    of_all = [F.col("kind") == kind for name, kind in periods if name is None]
+    of_set = [(F.col("kind") == kind) & (F.col("broker_name") == name) for name, kind in periods if name is not None]
+    return reduce(lambda one, other: one | other, [*of_all, *of_set], F.lit(False))
+
+
+def _missed_in(gap_ms: SparkColumn, period_ms: SparkColumn) -> SparkColumn:
+    """Return the missed heartbeats of an interval: one for each period after the first, less what may be late."""
+    late_ms = F.greatest(period_ms * LATE_PERIODS, F.least(period_ms * (1 - LATE_PERIODS), F.lit(LATE_MS)))
+    return F.greatest(F.ceil((gap_ms - late_ms) / period_ms) - 1, F.lit(0)).cast("bigint")

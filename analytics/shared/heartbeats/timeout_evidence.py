@@ -9,7 +9,6 @@ Of a broker that lets a slave act for its master, other heartbeats than registra
 up. Only registrations are recorded then, so that such a silence is up to 30 s too long.
 """
 
-from functools import reduce
 from statistics import NormalDist
 from typing import Final
 
@@ -17,6 +16,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from analytics.shared.broker_states import BROKER
+from analytics.shared.days import DAY_US, MINUTE_US
 from analytics.shared.heartbeats.gap_histogram import (
     GAP_COLUMNS,
     GAP_INPUTS,
@@ -29,7 +30,8 @@ from analytics.shared.heartbeats.gap_histogram import (
 )
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import without_process_pauses
-from analytics.spark.schemas import in_columns
+from analytics.shared.rows import of_namesrv, sequence
+from analytics.spark.schemas import united
 from history.columns import Column, Type
 
 SILENCE_INPUTS: Final = (*GAP_INPUTS, "broker_state")
@@ -67,16 +69,12 @@ PARTS: Final = (
     Column("minutes", Type.LONG, "watched: the same minutes, each counted once however many NameServers watched"),
 )
 
-_BROKER: Final = ("cluster", "broker_name", "broker_id")
-_MINUTE_US: Final = 60_000_000
-
 
 def silence_parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return the evidence of the span about timeouts of NameServers: PARTS."""
     histogram = gap_histogram(inputs, span).filter(F.col("source") == NAMESRV).withColumn("what", F.lit(GAP))
     tables = [histogram, _phi(intervals(inputs, span)), *_removals(inputs, span), _watched(inputs["ns_tick"], span)]
-    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
-    return together.select(*in_columns(PARTS))
+    return united(tables)
 
 
 # Phi-accrual
@@ -88,13 +86,13 @@ def _phi(heartbeats: DataFrame) -> DataFrame:
     Sums that run on are subtracted from each other, which costs the same for each row, however many intervals a
     judgement looks back. Each day is judged by itself, so that days can be taken apart.
     """
-    day = F.floor(F.unix_micros("event_time") / F.lit(86_400_000_000))
+    day = F.floor(F.unix_micros("event_time") / F.lit(DAY_US))
     view = Window.partitionBy("view", "day").orderBy("mono_us")
     up_to_now = view.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     gap_ms = F.col("interval_ms")
     received = heartbeats.filter((F.col("event_type") == "heartbeat") & (F.col("source") == NAMESRV))
     running = received.select(
-        *_BROKER,
+        *BROKER,
         # One number instead of three names to sort by.
         F.xxhash64("boot_id", "broker_name", "broker_id").alias("view"),
         day.alias("day"),
@@ -108,7 +106,7 @@ def _phi(heartbeats: DataFrame) -> DataFrame:
         }
     )
     judged = _judged(running, view)
-    return judged.groupBy(*_BROKER, "alarms").agg(
+    return judged.groupBy(*BROKER, "alarms").agg(
         F.lit(PHI).alias("what"),
         F.count_if(F.lit(True)).alias("n"),
         F.sum("interval_ms").alias("sum_ms"),
@@ -160,7 +158,7 @@ def _removals(inputs: Inputs, span: Span) -> list[DataFrame]:
     gap_ms = F.ceil("silent_before_ms")
     since_us = F.col("mono_us") - gap_ms * 1000
     false_alarms = without_process_pauses(slow, inputs["ns_tick"], gap_ms, since_us, F.col("mono_us")).select(
-        *_BROKER,
+        *BROKER,
         F.lit(NAMESRV).alias("source"),
         F.lit(GAP).alias("what"),
         F.lit("register").alias("kind"),
@@ -175,13 +173,13 @@ def _removals(inputs: Inputs, span: Span) -> list[DataFrame]:
 
 def _with_the_one_before(states: DataFrame) -> DataFrame:
     """Return arrivals and departures at each process of a NameServer, with the broker's one before."""
-    place = Window.partitionBy("ns_id", "boot_id", *_BROKER).orderBy("mono_us", "seq")
+    place = Window.partitionBy("ns_id", "boot_id", *BROKER).orderBy("mono_us", "seq")
     since_ms = (F.col("mono_us") - F.lag("mono_us").over(place)) / 1000
     return (
         of_brokers(states)
         .filter(F.col("source") == NAMESRV)
         .filter(F.col("event_type").isin("expired", "channel_closed", "registered_first", "unregistered"))
-        .withColumn("seq", F.substring_index("event_id", "-", -1).cast("bigint"))
+        .withColumn("seq", sequence())
         .withColumns(
             {
                 "before": F.lag("event_type").over(place),
@@ -194,7 +192,7 @@ def _with_the_one_before(states: DataFrame) -> DataFrame:
 
 def _failures(rows: DataFrame, sign: int) -> DataFrame:
     """Count removals, or take back those that were none."""
-    return rows.groupBy(*_BROKER).agg(F.lit(FAILURE).alias("what"), (F.count_if(F.lit(True)) * sign).alias("n"))
+    return rows.groupBy(*BROKER).agg(F.lit(FAILURE).alias("what"), (F.count_if(F.lit(True)) * sign).alias("n"))
 
 
 # Who watched
@@ -203,7 +201,7 @@ def _failures(rows: DataFrame, sign: int) -> DataFrame:
 def _watched(ticks: DataFrame, span: Span) -> DataFrame:
     """Count the minutes in which NameServers ticked: how many of them see one and the same pause of a broker."""
     us = F.unix_micros("event_time")
-    mine = ticks.filter(ended_in(span) & (F.coalesce("source", F.lit(NAMESRV)) == NAMESRV))
-    by_minute = mine.groupBy(F.floor(us / _MINUTE_US)).agg(F.count_distinct("ns_id").alias("servers"))
+    mine = ticks.filter(ended_in(span) & of_namesrv())
+    by_minute = mine.groupBy(F.floor(us / MINUTE_US)).agg(F.count_distinct("ns_id").alias("servers"))
     counted = by_minute.agg(F.sum("servers").alias("n"), F.count_if(F.lit(True)).alias("minutes"))
     return counted.filter("n > 0").withColumn("what", F.lit(WATCHED))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from analytics.shared.days import DAY_US, HOUR_US
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import lost_states
-from analytics.shared.rows import CLUSTER, KIND, of_kind, of_span
+from analytics.shared.rows import CLUSTER, KIND, of_kind, of_span, sequence
 from history.columns import Column, Type
 
 #: What the parts are made of, beside what analyses need for themselves.
@@ -120,16 +120,11 @@ def may_be_written(perm: Expression) -> Expression:
     return F.coalesce(perm, F.lit(0)).bitwiseAND(WRITE) != 0
 
 
-def _number() -> Expression:
-    """Return the number of a row among those of its process."""
-    return F.substring_index("event_id", "-", -1).cast("bigint")
-
-
 def _beginnings(lifecycle: DataFrame) -> DataFrame:
     """Return from when on the changes of each process are known."""
     started = F.col("event_type") == "started"
     mine = lifecycle.where((started | lost_states()) & F.coalesce(F.col("source") == "namesrv", F.lit(True)))
-    return mine.select("ns_id", "boot_id", _number().alias("seq"), "at_us", started.alias("knew"))
+    return mine.select("ns_id", "boot_id", sequence().alias("seq"), "at_us", started.alias("knew"))
 
 
 def _changes_since(snapshots: DataFrame, inputs: Inputs, span: Span) -> DataFrame:
@@ -139,7 +134,7 @@ def _changes_since(snapshots: DataFrame, inputs: Inputs, span: Span) -> DataFram
     single = (
         of_span(inputs["route_change"], span)
         .where((F.col("event_type") == "topic_changed") & ~F.col("kind").isin("order", "mapping"))
-        .withColumn("seq", _number())
+        .withColumn("seq", sequence())
         .select(*who, *(F.col(f"new_{name}").alias(name) for name in settings))
     )
     # Of one cause with very many topics there are rows as of a snapshot.
@@ -148,7 +143,7 @@ def _changes_since(snapshots: DataFrame, inputs: Inputs, span: Span) -> DataFram
         .where((F.col("event_type") == "queues") & (F.col("scope") == "change"))
         .withColumn("broker_name", F.explode("broker_names"))
         .withColumn("topic", F.explode("topics"))
-        .withColumn("seq", _number())
+        .withColumn("seq", sequence())
         .select(*who, *settings)
     )
     began = snapshots.groupBy("ns_id", "boot_id").agg(F.min("since").alias("since"))
@@ -204,11 +199,11 @@ def _rows_of_last_snapshots(inputs: Inputs, span: Span) -> DataFrame:
     )
     last = whole.withColumn("nth", F.row_number().over(newest_first)).where("nth = 1")
     mine = rows.join(last.select("ns_id", "snapshot_id", "at_us"), ["ns_id", "snapshot_id"], "inner").withColumn(
-        "seq", _number()
+        "seq", sequence()
     )
     # It begins by telling the sets; a topic that came after that may not be in it.
     sets = inputs["broker_state"].where((F.col("event_type") == "snapshot") & F.col("reason").isNotNull())
-    shown = sets.groupBy("ns_id", F.col("reason").alias("snapshot_id")).agg(F.min(_number()).alias("shown"))
+    shown = sets.groupBy("ns_id", F.col("reason").alias("snapshot_id")).agg(F.min(sequence()).alias("shown"))
     first = F.min("seq").over(Window.partitionBy("ns_id", "snapshot_id"))
     return mine.join(F.broadcast(shown), ["ns_id", "snapshot_id"], "left").withColumn(
         "since", F.least(first, F.col("shown"))

@@ -13,15 +13,16 @@ from peers.programs import require
 from report_samples import HOSTILE, JOBS, a_result, a_row, at
 
 from analytics.cli.options import WrongOptions
-from analytics.cli.report import page_of, report, result_of
+from analytics.cli.report import page_of, report
 from analytics.reporting.incidents import together
 from analytics.reporting.page import ROWS_SHOWN, as_page
+from analytics.reporting.results import decoded
 
 WIDTHS = (1200, 375)
 
 
 def made_of(results):
-    return as_page(page_of({result.job: result_of(result) for result in results}))
+    return as_page(page_of({result.job: decoded(msgspec.json.encode(result)) for result in results}))
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +241,7 @@ def test_report_states_that_a_missing_topic_is_created_on_a_set():
     counts = {"read_now": 0, "write_now": 0, "read_proposed": 2, "write_proposed": 2}
     steps = ["expect absent", "create read=2 write=0", "update read=2 write=2"]
     proposal = a_row("A8", kind="proposal", **row, **counts, steps=steps, commands=["a", "b", "c"])
-    page = page_of({"A8": result_of(a_result("A8", proposal))})
+    page = page_of({"A8": decoded(msgspec.json.encode(a_result("A8", proposal)))})
     assert [words for words, _ in page.advice[0].commands] == [
         "new on b: go on only if it is not there",
         "new on b: read=2 write=0; creates it there: give it the attributes that it has elsewhere (-a)",
@@ -275,7 +276,7 @@ def test_the_command_of_a_timeout_is_one_command_whatever_a_broker_is_called():
         "recommended_timeout_s": 60.0,
         "confidence": "high",
     }
-    page = page_of({"A5": result_of(a_result("A5", a_row("A5", **row)))})
+    page = page_of({"A5": decoded(msgspec.json.encode(a_result("A5", a_row("A5", **row))))})
     (words,) = (shlex.split(command) for _, command in page.advice[0].commands)
     assert words[words.index("-b") + 1] == "ADDRESS-OF-b'; reboot '-0"
 

@@ -12,7 +12,7 @@ from landed import DAY, a_heartbeat, heartbeats, land, stored_ids
 
 from analytics.__main__ import FAILED, INTERRUPTED, NOT_INSTALLED, WRONG_OPTIONS, main
 from analytics.cli.options import WrongOptions, limits, periods, require_history, require_stored, settings, window
-from analytics.cli.session import SparkOptions, spark_settings
+from analytics.cli.session import spark_settings
 from analytics.engine.registry import MODULES, UnknownJob, job_id, load_jobs
 from analytics.shared.days import DAY_US, date_at, span_of
 from analytics.spark.storage import HadoopStorage
@@ -194,7 +194,7 @@ def test_settings_on_which_results_depend_are_fixed_and_options_of_java_are_adde
     assert main(["ingest", "--history", str(tmp_path), "--conf", fixed]) == WRONG_OPTIONS
     assert f"--conf {fixed}: it is fixed at true, results would differ" in capsys.readouterr().err
     conf = {"spark.sql.ansi.enabled": "true", "spark.executor.extraJavaOptions": "-XX:+UseZGC"}
-    intervals = spark_settings(SparkOptions(conf=conf))
+    intervals = spark_settings(conf=conf)
     assert intervals["spark.executor.extraJavaOptions"] == "-XX:+UseZGC -Duser.timezone=UTC"
     assert intervals["spark.driver.extraJavaOptions"].endswith("-Duser.timezone=UTC")
 
@@ -202,11 +202,11 @@ def test_settings_on_which_results_depend_are_fixed_and_options_of_java_are_adde
 def test_java_is_tuned_for_one_machine_unless_somebody_else_did_it(monkeypatch):
     monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     driver = "spark.driver.extraJavaOptions"
-    assert "UseParallelGC" in spark_settings(SparkOptions())[driver]
-    assert spark_settings(SparkOptions(master="spark://127.0.0.1:7077"))[driver] == "-Duser.timezone=UTC"
-    assert spark_settings(SparkOptions(conf={driver: "-XX:+UseZGC"}))[driver] == "-XX:+UseZGC -Duser.timezone=UTC"
+    assert "UseParallelGC" in spark_settings()[driver]
+    assert spark_settings("spark://127.0.0.1:7077")[driver] == "-Duser.timezone=UTC"
+    assert spark_settings(conf={driver: "-XX:+UseZGC"})[driver] == "-XX:+UseZGC -Duser.timezone=UTC"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    assert spark_settings(SparkOptions())[driver] == "-Duser.timezone=UTC"
+    assert spark_settings()[driver] == "-Duser.timezone=UTC"
 
 
 def test_from_landing_to_a_result_by_commands(spark, tmp_path, capsys):

@@ -9,15 +9,16 @@ import pytest
 from landed import a_heartbeat, every_file, heartbeats, ingest_all, land, places_at, silent
 from pyspark.sql import functions as F
 
-from analytics.engine.parts import load_parts
+from analytics.engine.parts import parts_of
 from analytics.engine.publication import LatestRun, latest_path
-from analytics.engine.retention import DeletionFailed, delete_expired
-from analytics.engine.runner import JobsFailed, Run, run_jobs
-from analytics.ingest.compaction import DaysFailed, compact
+from analytics.engine.retention import delete_expired
+from analytics.engine.runner import Run, run_jobs
+from analytics.ingest.compaction import compact
 from analytics.ingest.ingest import Places, ingest
 from analytics.ingest.manifest import load_days, save_day
 from analytics.shared.days import DAY_US, HOUR_US, span_of
 from analytics.shared.job import RESULT_COLUMNS, Job, Span
+from analytics.spark.failures import SomeFailed
 from analytics.spark.storage import HadoopStorage, LocalStorage
 from history.columns import Column, Type
 from history.schemas import HEARTBEAT
@@ -42,8 +43,7 @@ def added_up(parts, span):
     assert isinstance(span, Span)
     rows = parts.groupBy("cluster", "broker_name")
     totals = rows.agg(
-        F.sum("beats").alias("beats"),
-        F.sort_array(F.flatten(F.collect_list("earlier"))).alias("earlier"),
+        F.sum("beats").alias("beats"), F.sort_array(F.flatten(F.collect_list("earlier"))).alias("earlier")
     )
     return totals.orderBy(F.desc("broker_name"))
 
@@ -53,8 +53,8 @@ HEARTBEATS = Job(
     name="beats",
     question="How many beats came?",
     inputs=("heartbeat",),
-    parts=counted,
-    result=added_up,
+    parts_of=counted,
+    result_of=added_up,
     part_columns=(CLUSTER, BROKER, COUNT, EARLIER),
     columns=(BROKER, COUNT, EARLIER),
     order=("beats DESC NULLS LAST",),
@@ -95,7 +95,7 @@ def by_broker(root):
 
 
 def kept(root):
-    return load_parts(LocalStorage(root), HEARTBEATS)
+    return parts_of(LocalStorage(root), HEARTBEATS.id).load()
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +164,14 @@ def test_kept_parts_are_not_made_again(spark, three_days):
 def test_where_the_manifest_of_parts_was_lost_they_are_not_taken_for_what_a_killed_run_left(spark, three_days):
     (three_days / "parts/v1/_manifest/A2.json").unlink()
     before = every_file(three_days / "parts")
-    with pytest.raises(JobsFailed, match=r"parts/v1/_manifest/A2\.json is gone"):
+    with pytest.raises(SomeFailed, match=r"parts/v1/_manifest/A2\.json is gone"):
         run(spark, three_days, window(0, 72))
     assert every_file(three_days / "parts") == before
 
 
 def test_a_manifest_of_parts_that_was_torn_is_named(spark, three_days):
     (three_days / "parts/v1/_manifest/A2.json").write_bytes(b"{")
-    with pytest.raises(JobsFailed, match=r"parts/v1/_manifest/A2\.json cannot be read"):
+    with pytest.raises(SomeFailed, match=r"parts/v1/_manifest/A2\.json cannot be read"):
         run(spark, three_days, window(0, 72))
 
 
@@ -205,7 +205,7 @@ def test_a_window_that_moves_on_remakes_nothing(spark, three_days):
 def test_another_analysis_of_the_same_name_remakes_its_parts(spark, three_days):
     first = kept(three_days)
     wider = HEARTBEATS._replace(
-        parts=lambda inputs, span: counted(inputs, span).withColumn("more", F.lit(1)),
+        parts_of=lambda inputs, span: counted(inputs, span).withColumn("more", F.lit(1)),
         part_columns=(*HEARTBEATS.part_columns, Column("more", Type.LONG, "one more")),
     )
     run(spark, three_days, window(0, 24), jobs=[wider])
@@ -259,16 +259,14 @@ def test_days_without_any_rows_have_no_parts_and_an_empty_history_an_empty_resul
 def test_a_job_that_fails_is_named_and_the_others_are_published(spark, three_days, column):
     """It cannot be planned, or its work goes wrong; another one has no disk."""
     broken = HEARTBEATS._replace(
-        id="A9",
-        name="broken",
-        parts=lambda inputs, span: counted(inputs, span).withColumn("beats", F.expr(column)),
+        id="A9", name="broken", parts_of=lambda inputs, span: counted(inputs, span).withColumn("beats", F.expr(column))
     )
 
     def no_disk(inputs, span):
         raise OSError("no space left")
 
-    without_disk = HEARTBEATS._replace(id="A8", name="without_disk", parts=no_disk)
-    with pytest.raises(JobsFailed, match=r"A8: no space left; A9.*no_such_column"):
+    without_disk = HEARTBEATS._replace(id="A8", name="without_disk", parts_of=no_disk)
+    with pytest.raises(SomeFailed, match=r"A8: no space left; A9.*no_such_column"):
         run(spark, three_days, window(0, 24), jobs=[without_disk, broken, HEARTBEATS])
     assert outcome_of(three_days)["row_count"] == 2
     assert not (three_days / latest_path(broken)).exists()
@@ -289,7 +287,7 @@ def test_who_is_interrupted_does_not_wait_for_jobs_that_are_at_work(spark, three
     def interrupted(line):
         raise KeyboardInterrupt
 
-    jobs = [HEARTBEATS._replace(id=name, name=name, parts=parts) for name, parts in (("A8", breaks), ("A9", waits))]
+    jobs = [HEARTBEATS._replace(id=name, name=name, parts_of=parts) for name, parts in (("A8", breaks), ("A9", waits))]
     try:
         with pytest.raises(KeyboardInterrupt):
             run_jobs(spark, LocalStorage(three_days), jobs, Run("r", window(0, 24)), interrupted)
@@ -305,7 +303,7 @@ def test_compaction_that_would_lose_rows_fails_and_deletes_nothing(spark, three_
     one_more = day.hours["05"]
     save_day(storage, "heartbeat", FIRST, day.with_hours({"05": type(one_more)(rows=2, digest=one_more.digest)}, {}))
     before = every_file(three_days)
-    with pytest.raises(DaysFailed, match="has 25 rows, and compacted 24"):
+    with pytest.raises(SomeFailed, match="has 25 rows, and compacted 24"):
         compact(places_at(spark, three_days), span_of(FIRST).end_us + DAY_US + 1, silent)
     assert before.items() <= every_file(three_days).items()
 
@@ -398,11 +396,11 @@ def test_torn_manifests_keep_nothing_else_from_being_compacted_and_forgotten(spa
     ]
     before = [every_file(folder) for folder in kept_folders]
     places = places_at(spark, three_days)
-    with pytest.raises(DaysFailed, match=rf"^heartbeat: {of_family} cannot be read"):
+    with pytest.raises(SomeFailed, match=rf"^heartbeat: {of_family} cannot be read"):
         compact(places, a_day_after(2), silent)
     assert {path.parent.name for path in three_days.glob("curated/v1/family=ns_tick/*/*/*.parquet")} == {"hour=all"}
     with pytest.raises(
-        DeletionFailed, match=rf"^heartbeat: {of_family} cannot be read.*; parts of A2: {of_parts} cannot be read"
+        SomeFailed, match=rf"^heartbeat: {of_family} cannot be read.*; parts of A2: {of_parts} cannot be read"
     ):
         delete_expired(places, a_day_after(401), silent)
     assert not (three_days / f"curated/v1/family=ns_tick/date={FIRST}").exists()

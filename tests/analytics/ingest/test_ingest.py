@@ -21,8 +21,9 @@ from landed import (
     stored_rows,
 )
 
-from analytics.ingest.ingest import FamiliesFailed, ingest
+from analytics.ingest.ingest import ingest
 from analytics.ingest.manifest import CorruptLine, load_days
+from analytics.spark.failures import SomeFailed
 from analytics.spark.storage import LocalStorage
 from history.schemas import FAMILIES, HEARTBEAT, SCHEMA_VERSION
 
@@ -298,7 +299,7 @@ def test_a_family_that_cannot_be_read_is_named_and_the_others_are_stored(spark, 
     land(tmp_path, heartbeats([1]), family="ns_tick")
     messages = []
     families = [FAMILIES[name] for name in ("heartbeat", "broker_state", "scaling", "ns_tick")]
-    with pytest.raises(FamiliesFailed) as caught:
+    with pytest.raises(SomeFailed) as caught:
         ingest(places_at(spark, tmp_path), messages.append, families)
     assert list(caught.value.why) == ["heartbeat", "broker_state", "scaling"]
     assert str(torn.relative_to(tmp_path)) in caught.value.why["scaling"]
@@ -383,7 +384,7 @@ def test_where_the_manifests_were_lost_nothing_is_taken_for_what_a_killed_run_le
     ingest_all(spark, tmp_path)
     shutil.rmtree(tmp_path / "curated/v1/_manifest")
     before = every_file(tmp_path)
-    with pytest.raises(FamiliesFailed, match=r"curated/v1/_manifest/family=heartbeat is gone"):
+    with pytest.raises(SomeFailed, match=r"curated/v1/_manifest/family=heartbeat is gone"):
         ingest_all(spark, tmp_path)
     assert every_file(tmp_path) == before
 

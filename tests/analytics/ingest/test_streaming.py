@@ -4,9 +4,9 @@ import pytest
 from landed import DAY, every_file, heartbeats, ingest_all, land, places_at, seen_by_anybody, silent, stored_ids
 from test_ingest import DiesAt, ids
 
-from analytics.ingest.ingest import FamiliesFailed
 from analytics.ingest.manifest import CorruptLine, load_days
 from analytics.ingest.streaming import take_what_is_there
+from analytics.spark.failures import SomeFailed
 from analytics.spark.storage import LocalStorage
 from history.schemas import HEARTBEAT, NS_TICK, ROUTE_SNAPSHOT
 
@@ -63,7 +63,7 @@ def test_killed_batch_is_repeated_at_the_next_start_without_loss_or_duplicates(s
         land(root, heartbeats([5], at=f"{DAY}T06:00:00Z"), name="b.jsonl", hour="06")
         try:
             take(spark, root, stored=DiesAt(root, number))
-        except FamiliesFailed:
+        except SomeFailed:
             died = True
         else:
             died = False
@@ -78,7 +78,7 @@ def test_killed_batch_is_repeated_at_the_next_start_without_loss_or_duplicates(s
 def test_files_that_are_deleted_before_they_are_read_do_not_end_a_stream_for_ever(spark, tmp_path):
     first = land(tmp_path, heartbeats(range(4)), name="a.jsonl")
     land(tmp_path, heartbeats(range(4, 6)), name="b.jsonl")
-    with pytest.raises(FamiliesFailed):
+    with pytest.raises(SomeFailed):
         take(spark, tmp_path, stored=DiesAt(tmp_path, 0))
     first.unlink()
     take(spark, tmp_path)

@@ -7,17 +7,7 @@ import pytest
 from hand_tables import found
 from synthetic.frames import frames
 from synthetic.generator import generate
-from synthetic.plan import (
-    HOUR,
-    MINUTE,
-    MONDAY,
-    End,
-    Outage,
-    Plan,
-    Plant,
-    Server,
-    brokers,
-)
+from synthetic.plan import HOUR, MINUTE, MONDAY, End, Outage, Plan, Plant, Server, brokers
 
 from analytics.jobs.a01_availability import JOB
 from analytics.shared.job import Span

@@ -138,14 +138,7 @@ def reported_by_a_server():
             yield each.family.name, [each.columns]
 
 
-CASES = (
-    one_server,
-    two_days,
-    a_set_is_drained,
-    some_topics_are_fixed,
-    topics_are_sampled,
-    reported_by_a_server,
-)
+CASES = (one_server, two_days, a_set_is_drained, some_topics_are_fixed, topics_are_sampled, reported_by_a_server)
 
 
 @pytest.fixture(scope="module")

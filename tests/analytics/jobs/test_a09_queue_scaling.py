@@ -160,12 +160,7 @@ def test_a_topic_that_shrinks_stops_writing_before_it_stops_reading(result):
     idle = proposals(result, "idle")
     assert set(idle) == set(SETS)
     for name, proposal in idle.items():
-        assert proposal["steps"] == [
-            "expect read=8 write=8",
-            "update read=8 write=2",
-            "drain",
-            "update read=2 write=2",
-        ]
+        assert proposal["steps"] == ["expect read=8 write=8", "update read=8 write=2", "drain", "update read=2 write=2"]
         asks, updates, drains, _ = map(shlex.split, proposal["commands"])
         assert asks == ["mqadmin", "topicRoute", "-n", "$NAMESRV_ADDR", "-t", "idle"]
         assert updates[:6] == ["mqadmin", "updateTopic", "-n", "$NAMESRV_ADDR", "-b", f"{name}:10911"]

@@ -139,13 +139,7 @@ def test_role_notification_before_its_epoch_is_known_belongs_to_the_next_electio
     late = partial["c/late/7"]
     assert [
         us(late[name]) - MONDAY_US for name in ("last_heartbeat", "detected", "election_started", "elected", "notified")
-    ] == [
-        6 * SECOND_US,
-        10 * SECOND_US,
-        12 * SECOND_US,
-        41 * SECOND_US,
-        43 * SECOND_US,
-    ]
+    ] == [6 * SECOND_US, 10 * SECOND_US, 12 * SECOND_US, 41 * SECOND_US, 43 * SECOND_US]
     assert (late["old_master"], late["new_master"], late["attempts"]) == (1, 2, 1)
     assert late["missing"] == ["serves", "visible", "visible on ns-1"]
 

@@ -229,10 +229,7 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
                 outages=(Outage(SLAVE, NOON + 42 * MINUTE, NOON + 70 * MINUTE, End.CRASH),),
             ),
             brokers=(*brokers(2), Broker(key=SLAVE)),
-            servers=(
-                Server(name="ns-0", pauses=(Pause(NOON + 40 * MINUTE, NOON + 50 * MINUTE),)),
-                Server(name="ns-1"),
-            ),
+            servers=(Server(name="ns-0", pauses=(Pause(NOON + 40 * MINUTE, NOON + 50 * MINUTE),)), Server(name="ns-1")),
         ),
         ("A1", "A3", "A14"),
     ),

@@ -213,12 +213,7 @@ def _missed(lengths: list[int], promise: Promise) -> Answer:
         return {"period_ms": None, "missed": None, "miss_ratio": None, "confidence": "low"}
     missed = sum(due_in(each, period_ms) for each in lengths)
     due = missed + len(lengths)
-    return {
-        "period_ms": float(period_ms),
-        "missed": missed,
-        "miss_ratio": missed / due,
-        "confidence": sure(due),
-    }
+    return {"period_ms": float(period_ms), "missed": missed, "miss_ratio": missed / due, "confidence": sure(due)}
 
 
 def _not_late(row: Row) -> Iterator[tuple[float, int]]:

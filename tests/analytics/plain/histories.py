@@ -24,15 +24,7 @@ from synthetic.plan import (
     Topic,
     TopicChange,
 )
-from synthetic.plants import (
-    Failover,
-    failover,
-    offset_samples,
-    refused_election,
-    role_address_moved,
-    slow_spell,
-    storm,
-)
+from synthetic.plants import Failover, failover, offset_samples, refused_election, role_address_moved, slow_spell, storm
 
 LENGTH_US = 4 * HOUR
 

@@ -32,10 +32,7 @@ def read_again(rows: Rows, window: Span) -> list[Answer]:
         ),
         *_each("run", _of_type(repairs, "run"), ("cluster", "broker_name"), _of_runs),
         *_each(
-            "repaired",
-            _of_type(repairs, "repaired"),
-            ("cluster", "group", "topic"),
-            lambda mine: _added(mine, REPAIR),
+            "repaired", _of_type(repairs, "repaired"), ("cluster", "group", "topic"), lambda mine: _added(mine, REPAIR)
         ),
         *_each("locks", locks, ("cluster", "group", "topic"), _of_locks),
     ]

@@ -6,10 +6,6 @@ from analytics.spark.failures import Failures, SomeFailed
 from analytics.spark.storage import BadStorage
 
 
-class DaysFailed(SomeFailed):
-    pass
-
-
 def test_failure_is_printed_at_once_and_raised_at_the_end_and_the_rest_is_done():
     done, failed = [], []
     failures = Failures(failed.append)
@@ -19,15 +15,15 @@ def test_failure_is_printed_at_once_and_raised_at_the_end_and_the_rest_is_done()
                 raise why
             done.append(name)
     assert (done, failed) == (["b"], ["a: failed"])
-    with pytest.raises(DaysFailed, match=r"^a: no space left; c: torn$"):
-        failures.raise_if_any(DaysFailed)
+    with pytest.raises(SomeFailed, match=r"^a: no space left; c: torn$"):
+        failures.raise_if_any()
 
 
 def test_where_nothing_failed_nothing_is_raised():
     failures = Failures(pytest.fail)
     with failures.collecting("a", message="a: failed"):
         pass
-    failures.raise_if_any(SomeFailed)
+    failures.raise_if_any()
 
 
 def test_what_is_a_fault_of_the_whole_run_ends_it():

@@ -17,7 +17,7 @@ from analytics.shared.heartbeats.timeout_evidence import (
     SILENCE_INPUTS,
     silence_parts,
 )
-from analytics.spark.schemas import in_columns
+from analytics.spark.schemas import shaped
 
 
 def heartbeats(broker, gaps_ms, *, first_us=0, source="namesrv", broker_id=0, boot="ns-1-1"):
@@ -109,7 +109,7 @@ def parts(spark):
         ],
     )
     made = silence_parts({name: inputs[name] for name in SILENCE_INPUTS}, days(1))
-    return [each.asDict() for each in made.select(*in_columns(PARTS)).collect()]
+    return [each.asDict() for each in shaped(made, PARTS).collect()]
 
 
 def of(parts, broker, what):
