@@ -10,8 +10,7 @@ from controller.config import ControllerConfig
 from controller.refusals import NotLeader
 from controller.scaling.execution.operations import OperationExists, OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.resize.request import ResizePlan
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.commands import ResizeCommandRefused
 from controller.scaling.watching.decisions import Proposal, ProposalUnknown
 from controller.scaling.watching.policy_source import PolicyFileDecides
@@ -44,6 +43,8 @@ from serving.shapes.scaling import (
     ProposalView,
     ResizeCommand,
     ResizedSetView,
+    ResizePhase,
+    ResizePlan,
     ResizeRequest,
     WaivedGroup,
 )

@@ -17,6 +17,8 @@ from rmq.output.formats import RowKey, row_of
 from rmq.site.brokers import check_gaps
 from rmq.site.http_api import ApiRequest, Document, NotAnsweredNow, call, controllers, path_of
 from serving.shapes.scaling import (
+    FINISHED,
+    NEEDS_OPERATOR,
     DecisionListing,
     DecisionView,
     GivenUpSet,
@@ -27,6 +29,7 @@ from serving.shapes.scaling import (
     ProposalView,
     ResizeCommand,
     ResizeOptions,
+    ResizePlan,
     ResizeRequest,
     WaivedGroup,
 )
@@ -36,10 +39,6 @@ _ID = click.argument("operation", metavar="ID")
 _REASON = click.option("--reason", default="", help="shown with the operation")
 #: A plan looks at brokers and clients.
 PLAN_TIMEOUT_S: Final = 60.0
-#: Phases of operations that are over.
-ENDED_PHASES: Final = frozenset({"DONE", "ABORTED", "REJECTED"})
-#: Phases in which somebody has to act.
-STOPPED_PHASES: Final = frozenset({"BLOCKED", "CONFLICT"})
 _LOOK_S: Final = 1.0
 #: How long controllers may be away, or without a leader, while a resize is waited for.
 _AWAY_S: Final = 60.0
@@ -99,7 +98,7 @@ async def resize_beside(session: OperatorSession, topic: str) -> str:
         found = (await operations(session, topic)).operations
     except CommandFailed:
         return ""
-    under_way = (each for each in found if each.topic == topic and each.phase not in ENDED_PHASES)
+    under_way = (each for each in found if each.topic == topic and each.phase not in FINISHED)
     return "".join(f" Resize {each.id} of it is under way, in {each.phase}." for each in under_way)
 
 
@@ -253,7 +252,7 @@ async def list_hindrances(session: OperatorSession, prefix: str | None) -> None:
     """List what resizes wait for, and which proposals of the autoscaler were refused, with the reason."""
     rows = []
     for each in (await operations(session, prefix)).operations:
-        if each.phase in ENDED_PHASES:
+        if each.phase in FINISHED:
             continue
         rows += [row_of(HindranceRow, each, kind="waits_for", hindrance=text) for text in each.waits_for]
         if each.problem:
@@ -328,40 +327,6 @@ class NotResized(CommandFailed):
     """The plan has problems, or the resize has ended otherwise than wanted."""
 
     exit_code = ExitCode.REFUSED
-
-
-class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    broker_name: str
-    read: int
-    write: int
-    target: int
-
-
-class PlannedStepDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    phase: str
-    text: str
-    at_least_ms: int = 0
-
-
-class PlannedGroupDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A group of the topic, and what it has to do."""
-
-    group: str
-    kind: str
-    clients: int
-    lag: int | None = None
-    note: str = ""
-
-
-class PlanDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    topic: str
-    kind: str | None = None
-    sets: list[PlannedSetDocument] = []
-    steps: list[PlannedStepDocument] = []
-    groups: list[PlannedGroupDocument] = []
-    at_least_ms: int = 0
-    problems: list[str] = []
-    warnings: list[str] = []
 
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -442,13 +407,13 @@ async def scale_topic(
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
 
 
-async def plan_of(session: OperatorSession, body: ResizeRequest) -> PlanDocument:
+async def plan_of(session: OperatorSession, body: ResizeRequest) -> ResizePlan:
     path = path_of("scaling", "plan")
-    request = ApiRequest(path, PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
+    request = ApiRequest(path, ResizePlan, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
     return await controller_answer(session, request)
 
 
-def check_plan(plan: PlanDocument) -> None:
+def check_plan(plan: ResizePlan) -> None:
     """Raise NotResized if the resize would be refused."""
     if plan.problems:
         raise NotResized(f"{plan.topic} cannot be resized: {'; '.join(plan.problems)}")
@@ -461,7 +426,7 @@ async def _ended(session: OperatorSession, operation: OperationView) -> Operatio
     session.note(f"{operation.topic}: {operation.phase}")
     loop = asyncio.get_running_loop()
     answered_s = loop.time()
-    while operation.phase not in ENDED_PHASES | STOPPED_PHASES:
+    while operation.phase not in FINISHED | NEEDS_OPERATOR:
         before = operation
         try:
             await asyncio.sleep(_LOOK_S)
@@ -491,7 +456,7 @@ def _entered(before: OperationView, now: OperationView) -> Iterator[str]:
         yield f"{phase}: {'; '.join(step.evidence)}" if is_back else phase
 
 
-def _rows(plan: PlanDocument) -> Sequence[PlanRow]:
+def _rows(plan: ResizePlan) -> Sequence[PlanRow]:
     rows = [
         PlanRow(
             what="set",

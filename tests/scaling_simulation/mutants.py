@@ -10,11 +10,12 @@ from msgspec.structs import replace as replaced
 from controller.scaling.execution import runner
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind, GroupView, LateSources, LogPosition, QueueEnds
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueCounts
 from controller.scaling.rules import commands, drained, gated, grow, ordered, path, phases, shrink
 from controller.scaling.rules import round as rounds
 from controller.scaling.rules.phases import needs_of
 from scaling_simulation.histories import Fault
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 _path_of = path.path_of
 

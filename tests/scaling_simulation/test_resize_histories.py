@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from controller.scaling.resize.operation import ResizePhase
 from scaling_simulation.histories import Fault, ResizeSettings, history_of
 from scaling_simulation.mutants import MUTANTS, mutated
 from scaling_simulation.shrinking import described, first_failure, shrunk, what_fails
 from scaling_simulation.world import World
+from serving.shapes.scaling import ResizePhase
 
 FROM = int(os.environ.get("RMQ_RESIZES_FROM", "0"))
 IN_CI = 300

@@ -14,8 +14,7 @@ from controller.scaling.autoscaler.findings import AnalysisOutlook, Effect, Find
 from controller.scaling.autoscaler.needs import is_balanced, lowered, queues_needed, queues_of_week, raised, ramped_tps
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.signals import TopicSignals
-from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.request import SPECIAL_TYPES
+from controller.scaling.resize.observation import SPECIAL_TYPES, GroupKind
 
 #: One ramp is no longer than this, and takes no more resizes.
 RAMP_MS: Final = 6 * 3_600_000

@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from controller.scaling.resize.operation import FINISHED, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.phases import is_overdue, writes_paused_since
 from history.rows import BrokerRef, Record
 from history.schemas import SCALING
 from serving.logging.events import Level
+from serving.shapes.scaling import FINISHED, ResizeKind, ResizePhase
 from serving.telemetry.events import Count, Counter, Event, Gauge, Measure, Observation, Timer
 
 #: Failures of one line, and characters of each sentence: a resize can wait for hundreds of groups and queues.

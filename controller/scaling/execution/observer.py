@@ -10,9 +10,16 @@ from msgspec import structs
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetAnswer, SetObserver, topic_of
 from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupKinds, GroupObserver
 from controller.scaling.execution.requests import ClientQueries, GroupDefinitions, RoundRequests, SharedOffsets
-from controller.scaling.resize.observation import GroupView, NameServerView, ResizeObservation, SetView, StaleProducers
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
-from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
+from controller.scaling.resize.observation import (
+    SPECIAL_TYPES,
+    GroupView,
+    NameServerView,
+    ResizeObservation,
+    SetView,
+    StaleProducers,
+    TopicTraits,
+)
+from controller.scaling.resize.operation import QueueCounts, ResizeOperation
 from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.phases import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
@@ -26,6 +33,7 @@ from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
+from serving.shapes.scaling import ResizeKind
 from store.store import SetStore
 
 #: A watch lasts so long without another request; the next round prolongs it.

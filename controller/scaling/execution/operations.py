@@ -5,16 +5,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.scaling.resize.operation import (
-    NEEDS_OPERATOR,
-    NewerOperation,
-    ResizeOperation,
-    ResizePhase,
-    decode_operation,
-    encode_operation,
-)
+from controller.scaling.resize.operation import NewerOperation, ResizeOperation, decode_operation, encode_operation
 from controller.scaling.rules.phases import DELETED
 from remoting.slices import in_slices
+from serving.shapes.scaling import NEEDS_OPERATOR, ResizePhase
 from store.document_store import DocumentStore
 from store.documents import DocumentKind
 from store.store import StoreError

@@ -17,14 +17,13 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationMoved, Operations, why_no_turn
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
-from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.resize.request import ResizePlan, TopicTraits
+from controller.scaling.resize.observation import ResizeObservation, TopicTraits
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.phases import begin_phase, decide_step, round_ms
 from controller.scaling.rules.plan import checked, plan_resize
 from controller.scaling.rules.round import ResizeRound
 from remoting.clock import Clock
-from serving.shapes.scaling import ResizeRequest
+from serving.shapes.scaling import ResizeKind, ResizePhase, ResizePlan, ResizeRequest
 from serving.telemetry.events import Count, Counted, Emit
 from store.store import StoreError
 

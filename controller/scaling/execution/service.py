@@ -20,13 +20,12 @@ from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.runner import LOOK_S, ResizeRunner, ResizeStatus
 from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules import commands
 from controller.scaling.rules.plan import planned_operation
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.shapes.scaling import ResizeRequest
+from serving.shapes.scaling import ResizePlan, ResizeRequest
 from serving.telemetry.events import Emit, Measure
 from store.document_store import DocumentStore
 from store.documents import OPERATION_KINDS

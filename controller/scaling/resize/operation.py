@@ -5,12 +5,11 @@ leader, or a process that was killed, enters the stored phase again. Phases: doc
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from serving.shapes.scaling import ResizeOptions, ResizeWaits
+from serving.shapes.scaling import FINISHED, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
 
 _encode: Final = msgspec.json.Encoder().encode
 _CUT: Final = "..."
@@ -48,6 +47,8 @@ def _bytes_of(text: str) -> int:
     return len(_encode(text))
 
 
+#: Who requests the resizes of mode `auto`: nobody has read the warnings of their plans.
+AUTOSCALER: Final = "autoscaler"
 #: The form in which operations are written; an older release must not go on with a newer one.
 OPERATION_FORMAT: Final = 2
 #: Finished phases that are stored with an operation; of more, the first and the last ones stay.
@@ -57,52 +58,6 @@ EVIDENCE_BYTES_MAX: Final = 1_000
 #: Why an operation is blocked or undone, in bytes of JSON.
 PROBLEM_BYTES_MAX: Final = 4_000
 
-
-class ResizeKind(StrEnum):
-    """How a topic is resized."""
-
-    GROW = "grow"
-    SHRINK = "shrink"
-    #: Writes pause until everything is consumed: keeps the order of each key (docs/protocol/queue-scaling.md 8, O1).
-    ORDERED = "ordered"
-    #: New queues are locked until the old ones are consumed: keeps that order without a pause (section 8, O2).
-    GATED = "gated"
-
-
-class ResizePhase(StrEnum):
-    """Where a resize is."""
-
-    PLANNED = "PLANNED"
-    PRECHECK = "PRECHECK"
-    PAUSE = "PAUSE"
-    GATE = "GATE"
-    SEED = "SEED"
-    READ_UP = "READ_UP"
-    ASSIGN = "ASSIGN"
-    WRITE_UP = "WRITE_UP"
-    RELEASE = "RELEASE"
-    VERIFY = "VERIFY"
-    WRITE_DOWN = "WRITE_DOWN"
-    QUIESCE = "QUIESCE"
-    LATE = "LATE"
-    DRAIN = "DRAIN"
-    CONFIRM = "CONFIRM"
-    RESIZE = "RESIZE"
-    UNPAUSE = "UNPAUSE"
-    READ_DOWN = "READ_DOWN"
-    WATCH = "WATCH"
-    REOPEN = "REOPEN"
-    ROLLBACK = "ROLLBACK"
-    BLOCKED = "BLOCKED"
-    CONFLICT = "CONFLICT"
-    DONE = "DONE"
-    ABORTED = "ABORTED"
-    REJECTED = "REJECTED"
-
-
-FINISHED: Final = frozenset({ResizePhase.DONE, ResizePhase.ABORTED, ResizePhase.REJECTED})
-#: Phases in which somebody has to act.
-NEEDS_OPERATOR: Final = frozenset({ResizePhase.BLOCKED, ResizePhase.CONFLICT})
 
 #: Phases that save the ends of queues that they see, until ends are confirmed again.
 _SEES_ENDS: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN})

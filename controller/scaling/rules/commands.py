@@ -5,16 +5,9 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.scaling.resize.operation import (
-    LateMark,
-    QueueOffset,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import LateMark, QueueOffset, ResizeOperation, SetResize
 from controller.scaling.rules.path import PAUSED_END, may_hold_messages, reversed_grow
-from serving.shapes.scaling import WAIVED_GROUPS_MAX
+from serving.shapes.scaling import WAIVED_GROUPS_MAX, ResizeKind, ResizePhase
 
 #: Nothing has been changed on any broker.
 _UNTOUCHED: Final = frozenset({ResizePhase.PLANNED, ResizePhase.PRECHECK})

@@ -14,18 +14,12 @@ from msgspec import structs
 
 from controller.scaling.resize.decision import GiveLocks, HoldLocks, ResizeDecision
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import (
-    QueueOffset,
-    ReleasedQueue,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import QueueOffset, ReleasedQueue, ResizeOperation, SetResize
 from controller.scaling.rules.grow import WRITE_UP
 from controller.scaling.rules.path import new_queues
 from controller.scaling.rules.quiet import producers_wait, undispatched, with_log_marks
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 #: Kinds of groups that get locks. Nobody knows how a group without members consumes, and how one does whose members do
 #: not answer: it may be in order. Locks hold up only who consumes in order.

@@ -6,9 +6,10 @@ from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision, StoreGroupOffset
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView, ResizeObservation, SetView
-from controller.scaling.resize.operation import QueueId, QueueOffset, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import QueueId, QueueOffset, ResizeOperation
 from controller.scaling.rules.path import PAUSED_END, new_queues
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 
 def seeds_of(operation: ResizeOperation, observation: ResizeObservation) -> tuple[QueueOffset, ...]:

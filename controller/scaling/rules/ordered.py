@@ -8,16 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeDecision
-from controller.scaling.resize.operation import (
-    WRITE_PERM,
-    QueueCounts,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import WRITE_PERM, QueueCounts, ResizeOperation, SetResize
 from controller.scaling.rules.path import PAUSED_END, path_of
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 #: Phases before the new counts: producers get no queue.
 PAUSED: Final = frozenset({

@@ -19,13 +19,12 @@ from controller.scaling.resize.observation import ResizeObservation, SetView
 from controller.scaling.resize.operation import (
     PROBLEM_BYTES_MAX,
     QueueCounts,
-    ResizeKind,
     ResizeOperation,
-    ResizePhase,
     SetResize,
     UndoneGrow,
     limited_text,
 )
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import NEEDS_OPERATOR, MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import MasterIdentity, ResizeOperation
 from controller.scaling.rules import gated, grow, ordered, shrink
 from controller.scaling.rules.path import (
     PAUSED_END,
@@ -25,7 +25,7 @@ from controller.scaling.rules.path import (
     watched_queues,
 )
 from controller.scaling.rules.round import ResizeRound
-from serving.shapes.scaling import ResizeWaits
+from serving.shapes.scaling import NEEDS_OPERATOR, ResizeKind, ResizePhase, ResizeWaits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

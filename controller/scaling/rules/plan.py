@@ -6,30 +6,30 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import GroupKind, GroupView, NameServerView, ResizeObservation
-from controller.scaling.resize.operation import (
-    READ_PERM,
-    WRITE_PERM,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
-from controller.scaling.resize.request import (
-    AUTOSCALER,
+from controller.scaling.resize.observation import (
     SPECIAL_TYPES,
-    PlannedGroup,
-    PlannedSet,
-    PlannedStep,
-    ResizePlan,
+    GroupKind,
+    GroupView,
+    NameServerView,
+    ResizeObservation,
     TopicTraits,
 )
+from controller.scaling.resize.operation import AUTOSCALER, READ_PERM, WRITE_PERM, ResizeOperation, SetResize
 from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues
 from controller.scaling.rules.quiet import transaction_wait_ms
 from remoting.protocol.topic_kinds import TopicKind, kind_of
-from serving.shapes.scaling import ResizeRequest, ResizeWaits
+from serving.shapes.scaling import (
+    PlannedGroup,
+    PlannedSet,
+    PlannedStep,
+    ResizeKind,
+    ResizePhase,
+    ResizePlan,
+    ResizeRequest,
+    ResizeWaits,
+)
 
 
 def order_conf_problems(topic: str, observation: ResizeObservation) -> Iterator[str]:

@@ -8,9 +8,10 @@ import msgspec
 
 from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.path import PathCheck, check_path, may_hold_messages, reversed_grow
 from controller.scaling.rules.quiet import as_offsets
+from serving.shapes.scaling import ResizePhase
 
 #: How often the time of a phase is saved, in ms: a leader that lasts longer brings a resize on.
 SAVE_MS_MIN: Final = 2_000

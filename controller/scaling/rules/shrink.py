@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision
-from controller.scaling.resize.operation import QueueId, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueId
 from controller.scaling.rules.drained import DrainCheck, check_drained, sentences
 from controller.scaling.rules.path import PAUSED_END, watched_queues
 from controller.scaling.rules.quiet import (
@@ -23,6 +23,7 @@ from controller.scaling.rules.quiet import (
     with_log_marks,
 )
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 #: Lags that are shown to the operator.
 LAGS_SHOWN: Final = 20

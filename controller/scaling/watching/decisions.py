@@ -10,8 +10,7 @@ from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode
 from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
-from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import AUTOSCALER
+from controller.scaling.resize.operation import AUTOSCALER, ResizeOperation
 from controller.scaling.watching.events import (
     ScalingProposalApproved,
     ScalingProposalDismissed,

@@ -19,7 +19,7 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import ENDED_MAX, Operations
 from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.service import QueueScaling
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.watching.decisions import Decisions, Proposal
 from controller.scaling.watching.events import (
     ROUND_DURATION,
@@ -33,6 +33,7 @@ from controller.scaling.watching.topic_requests import FailedPeers, PolicyTopics
 from controller.scaling.watching.watched_topic import SHOWN_OUTCOMES, TopicDecision, TopicUnderPolicy
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import all_results
+from serving.shapes.scaling import ResizePhase
 from serving.telemetry.events import Measure, Observation, Observed
 
 #: Ended operations that are remembered although the store had no space for them any more.

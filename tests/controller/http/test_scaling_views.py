@@ -12,9 +12,9 @@ from resize_builders import CREATED_UNIX_MS, a_resize
 from server_paths import CONTROLLER_ENDPOINTS
 
 from controller.http.scaling_views import MayBeStored, answered
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from serving.http import openapi
 from serving.http.views import ErrorAnswer
+from serving.shapes.scaling import ResizeKind, ResizePhase
 from store.documents import DocumentKind
 from store.store import ControllerMember, OutcomeUnknown
 

@@ -12,11 +12,11 @@ from resize_builders import a_resize
 
 from controller.scaling.execution import runner
 from controller.scaling.execution.service import WRITE_MS
-from controller.scaling.resize.operation import MasterIdentity, QueueCounts, ResizeKind, ResizePhase, SetResize
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, SetResize
 from controller.scaling.rules import phases
 from controller.scaling.rules.commands import ResizeCommandRefused
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
-from serving.shapes.scaling import ResizeRequest, ResizeWaits
+from serving.shapes.scaling import ResizeKind, ResizePhase, ResizeRequest, ResizeWaits
 from store.documents import DocumentKind
 
 WAITS = ResizeWaits(

@@ -4,16 +4,9 @@ import pytest
 from msgspec.structs import replace
 from scaling_builders import BROKER, MASTER, a_gated, a_grow, a_shrink, an_ordered
 
-from controller.scaling.resize.operation import (
-    LateMark,
-    QueueOffset,
-    ResizeKind,
-    ResizePhase,
-    decode_operation,
-    encode_operation,
-)
+from controller.scaling.resize.operation import LateMark, QueueOffset, decode_operation, encode_operation
 from controller.scaling.rules.commands import GROUPS_SHOWN, ResizeCommandRefused, aborted, given_up, resumed, waived
-from serving.shapes.scaling import ResizeOptions
+from serving.shapes.scaling import ResizeKind, ResizeOptions, ResizePhase
 
 NOW = 1_700_000_100_000
 

@@ -4,9 +4,9 @@ import pytest
 from scaling_builders import BROKER, a_group, a_shrink, observed, waited, with_set
 
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
-from controller.scaling.resize.operation import QueueId, ResizePhase
+from controller.scaling.resize.operation import QueueId
 from controller.scaling.rules.drained import RANGES_SHOWN, UndrainedQueue, check_drained, given_up, sentences
-from serving.shapes.scaling import ResizeOptions
+from serving.shapes.scaling import ResizeOptions, ResizePhase
 
 ENDS = {2: 5}
 SHRINK = a_shrink(ResizePhase.DRAIN)

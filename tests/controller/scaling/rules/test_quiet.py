@@ -6,7 +6,7 @@ import pytest
 from scaling_builders import BROKER, a_shrink, delayed, observed, with_set
 
 from controller.scaling.resize.observation import LateSources, LogPosition, StaleProducers
-from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizePhase
+from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset
 from controller.scaling.rules.quiet import (
     FETCHED_SHARE,
     POLL_MS,
@@ -18,7 +18,7 @@ from controller.scaling.rules.quiet import (
     undispatched,
 )
 from remoting.admin.route_fetches import ClientFetch, ClientFetches
-from serving.shapes.scaling import ResizeWaits
+from serving.shapes.scaling import ResizePhase, ResizeWaits
 
 SHRINK = a_shrink(ResizePhase.LATE)
 SHOWN = observed(SHRINK, 1)

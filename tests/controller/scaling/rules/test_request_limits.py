@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.scaling.resize.observation import TopicTraits
 from controller.scaling.resize.operation import (
     STEPS_MAX,
     LateMark,
@@ -12,19 +13,16 @@ from controller.scaling.resize.operation import (
     QueueCounts,
     QueueOffset,
     ReleasedQueue,
-    ResizeKind,
     ResizeOperation,
-    ResizePhase,
     SetResize,
     decode_operation,
     encode_operation,
     limited_sentences,
     limited_text,
 )
-from controller.scaling.resize.request import TopicTraits
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues, reversed_grow
 from controller.scaling.rules.plan import SETS_BYTES_MAX, size_problems, topic_problems, wait_problems, wait_warnings
-from serving.shapes.scaling import WAIT_MS_MAX, ResizeOptions, ResizeRequest, ResizeWaits
+from serving.shapes.scaling import WAIT_MS_MAX, ResizeKind, ResizeOptions, ResizePhase, ResizeRequest, ResizeWaits
 from store.documents import DOCUMENT_BYTES_MAX
 
 TRAITS = TopicTraits(counts={"broker-a": QueueCounts(4, 4)}, clusters={"broker-a": "DefaultCluster"})

@@ -8,13 +8,13 @@ from fakes.scaled_topic import CLUSTER, GROUP, TOPIC
 from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 from resize_builders import a_resize
 
-from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.watching import service as service_module
 from controller.scaling.watching import topic_requests
 from controller.scaling.watching.events import ROUNDS_FAILED
 from controller.scaling.watching.service import PastResizes
 from controller.scaling.watching.topic_requests import ABSENT_MS, UNLISTED_MS, TopicFacts
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from serving.shapes.scaling import ResizePhase
 from store.documents import DocumentKind
 from store.store import ControllerMember, StoreError
 
