@@ -217,8 +217,6 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HindranceRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that a resize waits for, or that keeps one from its start."""
-
     topic: str
     #: Of an operation; blank: of the autoscaler.
     id: str | None
@@ -414,7 +412,6 @@ async def plan_of(session: OperatorSession, body: ResizeRequest) -> ResizePlan:
 
 
 def check_plan(plan: ResizePlan) -> None:
-    """Raise NotResized if the resize would be refused."""
     if plan.problems:
         raise NotResized(f"{plan.topic} cannot be resized: {'; '.join(plan.problems)}")
 

@@ -67,7 +67,7 @@ def missing_is_zero(operation, progress, observation):
 
 
 def producers_are_not_waited_for(this):
-    if (stopped := shrink._moved_away(this)) is not None:
+    if (stopped := this.left(shrink.lowered_position(this))) is not None:
         return stopped
     return this.go(ResizePhase.LATE, ["at once"], late_marks=shrink.late_marks_of(this.observation))
 
@@ -220,10 +220,10 @@ MUTANTS = {
     "locked queues are not seeded": wrong("gated", (grow, "unseeded", nothing_is_seeded)),
     "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late)),
     "what is in the log only does not count": wrong(
-        "shrink", (shrink, "undispatched", all_was_read), more=(Fault("stop_dispatch", "WRITE_DOWN", 0, 0, 150_000),)
+        "shrink", (rounds, "undispatched", all_was_read), more=(Fault("stop_dispatch", "WRITE_DOWN", 0, 0, 150_000),)
     ),
     "what is in the log only does not count in an ordered resize": wrong(
-        "ordered", (shrink, "undispatched", all_was_read)
+        "ordered", (rounds, "undispatched", all_was_read)
     ),
     "waits are measured by the wall clock": wrong("ordered", (runner, "decide_step", by_wall_clock)),
     "an offline group is taken for concurrent": wrong(

@@ -52,14 +52,11 @@ class KnownResizes(NamedTuple):
     since_unix_ms: int = 0
 
     def is_whole(self, unix_ms: int, span_ms: int) -> bool:
-        """Return whether all of the last `span_ms` are known."""
         return self.since_unix_ms == 0 or unix_ms - self.since_unix_ms >= span_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that a decision depends on."""
-
     signals: TopicSignals
     #: What is found now, and of that what has held for the policy's window, or for the time before a shrink.
     seen: tuple[Finding, ...] = ()
@@ -87,7 +84,6 @@ class ScalingVerdict:
 
     @property
     def is_change(self) -> bool:
-        """Whether another count is proposed."""
         return self.target is not None
 
 
@@ -98,7 +94,6 @@ class _Outcome(NamedTuple):
 
 
 def decide(policy: ScalingPolicy, evidence: Evidence, unix_ms: int) -> ScalingVerdict:
-    """Return what the policy makes of the evidence at this moment."""
     count = evidence.signals.queues_per_set
     outcome = _outcome(policy, evidence, count, unix_ms)
     mode, reason = policy.mode, outcome.reason

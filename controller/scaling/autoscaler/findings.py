@@ -60,8 +60,6 @@ class FindingKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found."""
-
     kind: FindingKind
     #: The group, or the broker set, that it is about; blank for the topic.
     subject: str = ""
@@ -71,12 +69,10 @@ class Finding:
 
     @property
     def effect(self) -> Effect:
-        """What more queues would do about it."""
         return _EFFECTS.get(self.kind, Effect.DO_NOT_HELP)
 
     @property
     def key(self) -> FindingKey:
-        """What it is the same by."""
         return FindingKey(self.kind, self.subject)
 
 

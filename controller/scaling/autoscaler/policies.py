@@ -67,7 +67,6 @@ class ScalingPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it is about all topics that match."""
         return is_pattern(self.topic)
 
 
@@ -116,7 +115,6 @@ _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_*?-]+")
 
 
 def policies_of_toml(text: str) -> PolicyTable:
-    """Return the policies of a file; raises TablesRefused."""
     return _policies(toml_document(text), TableLines(text, _KIND.name))
 
 

@@ -45,8 +45,6 @@ class GroupReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReading:
-    """What is known of a topic at one moment."""
-
     topic: str
     unix_ms: int
     sets: Mapping[str, SetReading] = field(default_factory=dict)

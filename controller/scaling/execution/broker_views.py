@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from controller.scaling.execution.requests import Requests, RoundRequests
+from controller.scaling.execution.requests import FAILURES, Requests, RoundRequests, or_none
 from controller.scaling.resize.observation import DelayProgress, LateSources, LogPosition, QueueEnds, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts
 from controller.scaling.rules.phases import ResizeNeeds
@@ -16,7 +16,8 @@ from remoting.admin.offsets import committed_offset, is_timer_off, max_offset, m
 from remoting.admin.topics import TopicDefinition, queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import BodyError, InvokeError, NotSent, NotSupported, Refused
+from remoting.protocol.errors import NotSent, NotSupported, Refused
+from remoting.protocol.shapes.route import QueueData
 
 #: Half messages of all topics, and the group of the broker that checks them.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -29,14 +30,9 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 Found = TypeVar("Found")
 
-#: What a peer can do instead of answering.
-FAILURES: Final = (InvokeError, Refused, BodyError)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAddresses:
-    """Where the brokers of a set are."""
-
     broker_name: str
     #: None while there is no master.
     master: str | None
@@ -62,9 +58,8 @@ async def topic_of(admin: Requests, address: str, topic: str) -> TopicDefinition
         return await admin.call(address, topic_definition_of_all(topic))
 
 
-def counts_of(definition: TopicDefinition) -> QueueCounts:
-    """Return the numbers of queues of a topic."""
-    return QueueCounts(definition.read_queue_nums, definition.write_queue_nums, definition.perm)
+def counts_of(queues: TopicDefinition | QueueData) -> QueueCounts:
+    return QueueCounts(queues.read_queue_nums, queues.write_queue_nums, queues.perm)
 
 
 class SetAnswer(NamedTuple):
@@ -90,7 +85,6 @@ class SetObserver:
         self._missing: list[str] = []
 
     async def view(self) -> SetAnswer:
-        """Return what the set answers within a round."""
         name, master = self._name, self._addresses.master
         if master is None:
             return SetAnswer(SetView(broker_name=name), missing=[f"{name} has no master"])
@@ -125,7 +119,6 @@ class SetObserver:
         return SetAnswer(view, definition, self._missing)
 
     async def _answer(self, what: str, call: Awaitable[Found]) -> Found | None:
-        """Return the answer, or None with a sentence in `missing`."""
         try:
             return await call
         except FAILURES as error:
@@ -156,10 +149,7 @@ class SetObserver:
             return False
 
     async def _slave(self, address: str) -> QueueCounts | None:
-        try:
-            definition = await topic_of(self._requests, address, self._topic)
-        except FAILURES:
-            return None
+        definition = await or_none(topic_of(self._requests, address, self._topic))
         return None if definition is None else counts_of(definition)
 
     async def _end(self, master: str, queue_id: int) -> QueueEnds | None:

@@ -65,7 +65,6 @@ class DecodedOperations:
         return operation
 
     def summaries(self) -> list[OperationSummary]:
-        """Return all operations that can be read."""
         return [found for _, found in self._look().values() if not isinstance(found, str)]
 
     def problems(self) -> dict[str, str]:
@@ -110,8 +109,6 @@ ENDED_MAX: Final = 500
 
 
 class OperationExists(ValueError):
-    """Another operation of the topic is under way."""
-
     def __init__(self, operation: ResizeOperation) -> None:
         self.operation = operation
         super().__init__(
@@ -149,7 +146,6 @@ class Operations:
         return sorted(taking, key=lambda each: (each.phase is ResizePhase.PLANNED, each.created_unix_ms))
 
     def ended(self) -> list[OperationSummary]:
-        """Return the operations that have ended, the newest first."""
         return sorted(self._ended.summaries(), key=lambda each: (-each.created_unix_ms, each.id))
 
     def former_sets(self, topic: str) -> tuple[str, ...]:
@@ -175,7 +171,6 @@ class Operations:
         return self._under_way.get(topic)
 
     def find(self, operation_id: str) -> ResizeOperation | None:
-        """Return an operation by its id, ended or not."""
         found = (each for each in self.under_way() if each.id == operation_id)
         return next(found, None) or self._ended.get(operation_id)
 

@@ -18,7 +18,7 @@ from controller.scaling.execution.operations import OperationMoved, Operations, 
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation, TopicTraits
-from controller.scaling.resize.operation import ResizeOperation
+from controller.scaling.resize.operation import ResizeOperation, first_sentences
 from controller.scaling.rules.phases import begin_phase, decide_step, round_ms
 from controller.scaling.rules.plan import checked, plan_resize
 from controller.scaling.rules.round import ResizeRound
@@ -39,8 +39,6 @@ PRECHECK_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeStatus:
-    """What a running operation waits for."""
-
     phase: ResizePhase
     phase_since_unix_ms: int
     waits_for: tuple[str, ...]
@@ -55,8 +53,6 @@ class ResizeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """A plan, and what it was made of."""
-
     plan: ResizePlan
     traits: TopicTraits
     observation: ResizeObservation
@@ -77,11 +73,9 @@ class _Run:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its task does nothing any more."""
         return self.task is not None and self.task.done()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the next round."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.wake.wait()
@@ -89,8 +83,6 @@ class _Run:
 
 
 class ResizeRunner:
-    """The tasks of all operations under way."""
-
     def __init__(
         self,
         operations: Operations,
@@ -117,7 +109,6 @@ class ResizeRunner:
 
     @property
     def statuses(self) -> Mapping[str, ResizeStatus]:
-        """What each operation waits for, by id."""
         return self._statuses
 
     def groups_seen(self, operation_id: str) -> frozenset[str]:
@@ -126,7 +117,6 @@ class ResizeRunner:
         return frozenset() if run is None else run.groups
 
     def wake(self, operation_id: str) -> None:
-        """Begin the next round of an operation at once."""
         if (run := self._runs.get(operation_id)) is not None:
             run.wake.set()
 
@@ -226,7 +216,6 @@ class ResizeRunner:
         return after, begin_phase(after), 0.0
 
     async def plan(self, request: ResizeRequest) -> PlanFacts:
-        """Return the plan of a request, and what it was made of."""
         traits, observation = await self._observer.facts(request.topic)
         traits = msgspec.structs.replace(traits, former_sets=self._operations.former_sets(request.topic))
         return PlanFacts(plan=plan_resize(request, traits, observation), traits=traits, observation=observation)
@@ -266,13 +255,10 @@ class ResizeRunner:
         self._emit(ResizeRoundFailed(operation=operation, error=error, is_fault=not isinstance(error, StoreError)))
 
     def _set_status(self, operation: ResizeOperation, waits_for: tuple[str, ...], waited_ms: int) -> None:
-        shown = waits_for[:WAITS_SHOWN_MAX]
-        if beyond := len(waits_for) - len(shown):
-            shown = (*shown, f"and {beyond} more")
         self._statuses[operation.id] = ResizeStatus(
             phase=operation.phase,
             phase_since_unix_ms=operation.phase_since_unix_ms,
-            waits_for=shown,
+            waits_for=first_sentences(waits_for, WAITS_SHOWN_MAX),
             observed_unix_ms=self._clock.unix_ms(),
             waited_ms=waited_ms,
         )

@@ -52,29 +52,22 @@ class ScalingOptions(NamedTuple):
 
     @classmethod
     def of(cls, config: ControllerConfig) -> "ScalingOptions":
-        """Return the options of a configuration."""
         name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
         return cls(name_servers, config.scaling_operations_max, config.scaling_interval_ms)
 
 
 class ResizeRefused(Exception):
-    """The plan has problems: nothing was started."""
-
     def __init__(self, plan: ResizePlan) -> None:
         self.plan = plan
         super().__init__("; ".join(plan.problems))
 
 
 class OperationUnknown(Exception):
-    """There is no operation of that id."""
-
     def __init__(self, operation_id: str) -> None:
         super().__init__(f"there is no operation {operation_id}")
 
 
 class QueueScaling:
-    """Plans, starts, runs and stops resizes."""
-
     def __init__(
         self,
         *,
@@ -133,11 +126,9 @@ class QueueScaling:
 
     @property
     def statuses(self) -> Mapping[str, ResizeStatus]:
-        """What operations under way wait for, by id."""
         return self._runner.statuses
 
     async def run(self) -> None:
-        """Run operations while this controller leads, for ever."""
         try:
             while True:
                 await self.look()
@@ -146,7 +137,6 @@ class QueueScaling:
             self._runner.stop()
 
     async def look(self) -> None:
-        """Start what is stored and does not run, if this controller leads; stop everything if it does not."""
         if not self._group.is_leader:
             self._runner.stop()
             return
@@ -251,7 +241,6 @@ class QueueScaling:
         return tuple(each.name for each in groups)
 
     def find(self, operation_id: str) -> ResizeOperation:
-        """Return an operation; raises OperationUnknown."""
         operation = self.operations.find(operation_id)
         if operation is None:
             raise OperationUnknown(operation_id)

@@ -108,8 +108,6 @@ class SetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerView:
-    """What a NameServer answered about the topic."""
-
     address: str
     #: By broker name; None without an answer.
     counts: Mapping[str, QueueCounts] | None
@@ -120,16 +118,12 @@ class NameServerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumedQueue:
-    """A queue that a client consumes."""
-
     commit_offset: int
     cached: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientView:
-    """A member of a group."""
-
     client_id: str
     #: None if the client could not be queried.
     queues: Mapping[QueueId, ConsumedQueue] | None
@@ -147,7 +141,6 @@ class GroupView:
 
     @property
     def is_online(self) -> bool:
-        """True if a member is connected."""
         return self.kind is not GroupKind.OFFLINE
 
     @property
@@ -179,8 +172,6 @@ class StaleProducers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeObservation:
-    """One round."""
-
     #: Monotonic.
     now_ms: int
     unix_ms: int

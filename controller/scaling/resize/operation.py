@@ -43,6 +43,12 @@ def limited_sentences(sentences: Sequence[str], bytes_max: int) -> tuple[str, ..
     return (*kept, f"and {beyond} more") if beyond else tuple(kept)
 
 
+def first_sentences(sentences: Sequence[str], limit: int) -> tuple[str, ...]:
+    """Return the first `limit` sentences, and how many there are beyond."""
+    beyond = len(sentences) - limit
+    return (*sentences[:limit], f"and {beyond} more") if beyond > 0 else tuple(sentences)
+
+
 def _bytes_of(text: str) -> int:
     return len(_encode(text))
 
@@ -78,13 +84,10 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def paused(self) -> "QueueCounts":
-        """The same without the permission to write."""
         return QueueCounts(self.read, self.write, self.perm & ~WRITE_PERM)
 
 
 class QueueId(NamedTuple):
-    """One queue of the topic."""
-
     broker_name: str
     queue_id: int
 
@@ -93,15 +96,12 @@ class QueueId(NamedTuple):
 
 
 class QueueOffset(msgspec.Struct, frozen=True, array_like=True):
-    """An offset in one queue."""
-
     broker_name: str
     queue_id: int
     offset: int
 
     @property
     def queue(self) -> QueueId:
-        """The queue."""
         return QueueId(self.broker_name, self.queue_id)
 
 
@@ -121,8 +121,6 @@ class MasterIdentity(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SetResize(msgspec.Struct, frozen=True, kw_only=True):
-    """What is changed on one broker set."""
-
     broker_name: str
     cluster: str
     before: QueueCounts
@@ -139,8 +137,6 @@ class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FinishedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase that has ended."""
-
     phase: ResizePhase
     began_unix_ms: int
     ended_unix_ms: int
@@ -155,8 +151,6 @@ class UndoneGrow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One resize of one topic."""
-
     format: int = OPERATION_FORMAT
     id: str
     topic: str
@@ -215,7 +209,6 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def is_finished(self) -> bool:
-        """True if nothing more will be done."""
         return self.phase in FINISHED
 
     @property
@@ -228,7 +221,6 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         )
 
     def set_of(self, broker_name: str) -> SetResize | None:
-        """Return what is changed on a broker set."""
         return next((each for each in self.sets if each.broker_name == broker_name), None)
 
     def entered(
@@ -259,8 +251,6 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class NewerOperation(ValueError):
-    """An operation that a later release has stored."""
-
     def __init__(self, written: int) -> None:
         super().__init__(
             f"has format {written}, and this release reads formats up to {OPERATION_FORMAT}: run the release that "
@@ -284,7 +274,6 @@ def decode_operation(text: bytes) -> ResizeOperation:
 
 
 def encode_operation(operation: ResizeOperation) -> bytes:
-    """Return an operation as it is stored."""
     return _encode(operation)
 
 

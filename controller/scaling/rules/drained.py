@@ -16,8 +16,6 @@ RANGES_SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndrainedQueue:
-    """What a group has not consumed of a queue."""
-
     group: str
     queue: QueueId
     #: None: it is not known how much.
@@ -32,8 +30,6 @@ class UndrainedQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCheck:
-    """Who has still to consume what."""
-
     lags: tuple[UndrainedQueue, ...]
     #: Groups that have consumed everything and have to wait, with the sentence why.
     settling: tuple[str, ...]
@@ -45,7 +41,6 @@ class DrainCheck:
 
     @property
     def is_drained(self) -> bool:
-        """True if nobody has to consume anything more."""
         return not self.lags and not self.settling
 
 
@@ -201,10 +196,3 @@ def _range(lag: UndrainedQueue) -> str:
     if lag.end is None or lag.messages is None:
         return str(lag.queue.queue_id)
     return f"{lag.queue.queue_id} ({lag.end - lag.messages} to {lag.end})"
-
-
-def sentences(lags: Iterable[UndrainedQueue], limit: int) -> tuple[str, ...]:
-    """Return the lags as text, the first `limit` of them."""
-    every = list(lags)
-    shown = [str(each) for each in every[:limit]]
-    return (*shown, f"and {len(every) - limit} more") if len(every) > limit else tuple(shown)

@@ -56,7 +56,6 @@ def resize(this: ResizeRound) -> ResizeDecision:
 
 
 def unpause(this: ResizeRound) -> ResizeDecision:
-    """Give the permission to write back."""
     check = this.path(PAUSED_END + 1, lowest=0)
     if check.conflicts:
         return this.conflict(check.conflicts)
@@ -106,7 +105,6 @@ def _is_closed(this: ResizeRound) -> bool:
 
 
 def is_any_open(this: ResizeRound) -> bool:
-    """Return whether producers can use a broker set already."""
     views = (this.observation.sets.get(each.broker_name) for each in this.operation.sets)
     counts = [view.counts for view in views if view is not None and view.counts is not None]
     return any(each.perm & WRITE_PERM for each in counts)
@@ -143,7 +141,6 @@ def _order_conf(operation: ResizeOperation, queues: Callable[[str, str], str]) -
 
 
 def rolled_back_conf(this: ResizeRound) -> tuple[PutOrderConf, ...]:
-    """Return what restores `orderTopicConf`."""
     return tuple(_conf_actions(this, this.operation.order_conf))
 
 

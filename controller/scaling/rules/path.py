@@ -146,12 +146,10 @@ def new_queues(resize: SetResize) -> range:
 
 
 def dropped_queues(resize: SetResize) -> range:
-    """Return the queue ids that go by a shrink."""
     return range(resize.target, max(resize.before.read, resize.before.write))
 
 
 def all_queues(resize: SetResize) -> range:
-    """Return all present queue ids."""
     return range(max(resize.before.read, resize.before.write))
 
 

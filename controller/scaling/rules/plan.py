@@ -236,7 +236,6 @@ GROUPS_SHOWN: Final = 200
 
 
 def plan_resize(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> ResizePlan:
-    """Return what a resize would do, and what is in its way."""
     kind = _kind(request, traits)
     problems = list(_problems(request, traits, observation, kind))
     sets = tuple(_sets(request, traits, observation)) if kind is not None else ()
@@ -342,7 +341,6 @@ def _shrinks(request: ResizeRequest, traits: TopicTraits) -> bool:
 
 
 def _kind(request: ResizeRequest, traits: TopicTraits) -> ResizeKind | None:
-    """Return how the topic would be resized; None if nothing is known of it."""
     if not traits.counts:
         return None
     if request.ordered:

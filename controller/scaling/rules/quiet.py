@@ -20,7 +20,6 @@ FETCHED_SHARE: Final = 6
 
 
 def ends_of(operation: ResizeOperation, observation: ResizeObservation, queues: QueueFilter) -> dict[QueueId, int]:
-    """Return the ends of queues."""
     return {
         QueueId(resize.broker_name, queue_id): observation.sets[resize.broker_name].ends[queue_id].max_offset
         for resize in operation.sets
@@ -36,7 +35,6 @@ def with_ends(progress: PhaseProgress, ends: dict[QueueId, int]) -> PhaseProgres
 
 
 def as_offsets(ends: Mapping[QueueId, int]) -> tuple[QueueOffset, ...]:
-    """Return ends as they are stored."""
     return tuple(QueueOffset(queue.broker_name, queue.queue_id, end) for queue, end in sorted(ends.items()))
 
 
@@ -55,14 +53,6 @@ def producers_wait(operation: ResizeOperation, observation: ResizeObservation) -
     stale = tuple(f"producers at {each} have not fetched the new route" for each in producers.addresses)
     share = FETCHED_SHARE if producers.is_complete else 1
     return operation.waits.producers_ms // share, stale
-
-
-def with_log_marks(progress: PhaseProgress, observation: ResizeObservation) -> PhaseProgress:
-    """Return the progress with the ends of all commit logs, unless it has them: what a queue gets is before them."""
-    if progress.log_marks:
-        return progress
-    marks = {name: view.log.end for name, view in observation.sets.items() if view.log is not None}
-    return replace(progress, log_marks=marks)
 
 
 def undispatched(observation: ResizeObservation, marks: Mapping[str, int]) -> tuple[str, ...]:

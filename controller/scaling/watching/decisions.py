@@ -109,7 +109,6 @@ class Proposals:
         return confirmed
 
     def of_topic(self, topic: str) -> Proposal | None:
-        """Return the proposal for a topic, expired or not."""
         return self._by_topic.get(topic)
 
     def find(self, proposal_id: str, unix_ms: int) -> Proposal:
@@ -134,12 +133,10 @@ class Proposals:
         self._by_topic.pop(topic, None)
 
     def keep_only(self, topics: Iterable[str]) -> None:
-        """Remove the proposals of all other topics."""
         kept = set(topics)
         self._by_topic = {topic: each for topic, each in self._by_topic.items() if topic in kept}
 
     def clear(self) -> None:
-        """Forget everything."""
         self._by_topic.clear()
         self._dismissed.clear()
 

@@ -36,8 +36,6 @@ class PolicyFileDecides(Exception):
 
 
 class PolicySource:
-    """The policies in force."""
-
     def __init__(self, path: str, documents: DocumentStore, emit: Emit) -> None:
         """Take the path of a file; blank: the stored document counts."""
         self.table = PolicyTable()
@@ -52,12 +50,10 @@ class PolicySource:
 
     @property
     def source(self) -> str:
-        """The path of the file, or `http`."""
         return self._path or HTTP
 
     @property
     def is_file(self) -> bool:
-        """Whether a file decides."""
         return bool(self._path)
 
     async def watch_file(self) -> None:

@@ -52,7 +52,6 @@ class PastResizes:
         self.known_since_unix_ms = 0
 
     def look(self) -> None:
-        """Know what is stored now, beside what was."""
         for operation_id in self._operations.ended_ids():
             if self._ended.get(operation_id) is None:
                 found_one = self._operations.find_ended(operation_id)
@@ -80,7 +79,6 @@ class PastResizes:
         self.known_since_unix_ms = 0
 
     def of_topic(self, topic: str) -> tuple[PastResize, ...]:
-        """Return the newest resizes of a topic, in the order of their beginning."""
         return self._by_topic.get(topic, ())
 
 
@@ -109,8 +107,6 @@ _TOPICS_AT_ONCE: Final = 20
 
 
 class Autoscaler:
-    """Watches topics, and decides on them."""
-
     def __init__(
         self, scaling: QueueScaling, policies: PolicySource, outlook: Callable[[str], AnalysisOutlook]
     ) -> None:
@@ -141,20 +137,16 @@ class Autoscaler:
 
     @property
     def left_out(self) -> int:
-        """Topics with a policy that are too many to be watched."""
         return self._names.left_out
 
     def decisions(self) -> list[TopicDecision]:
-        """Return the last decision on each topic, by topic."""
         found = (self._watched[topic].decision for topic in sorted(self._watched))
         return [each for each in found if each is not None]
 
     def changes(self) -> list[TopicDecision]:
-        """Return the last changes of decisions, the newest first."""
         return list(reversed(self._decisions.changes))
 
     def proposals(self) -> list[Proposal]:
-        """Return the proposals that wait for an operator, by topic."""
         return self._decisions.proposals.waiting(self._clock.unix_ms())
 
     async def approve(self, proposal_id: str, reason: str) -> ResizeOperation:
@@ -176,7 +168,6 @@ class Autoscaler:
     # Rounds
 
     async def watch_topics(self) -> None:
-        """Look at topics while this controller leads, for ever."""
         try:
             while True:
                 await self._next_round()
@@ -214,7 +205,6 @@ class Autoscaler:
         return bool(self._watched) and self._is_current()
 
     async def look(self, slot: int) -> None:
-        """Look at the topics of one part of the round."""
         began_ms, term = self._clock.now_ms(), self._term
         topics = {topic: each for topic, each in self._watched.items() if crc32(topic.encode()) % SLOTS == slot}
         if topics and self._is_current():
@@ -286,7 +276,6 @@ class Autoscaler:
             self._emit(Observed(observation=Observation(ROUND_DURATION, self._worked_ms / 1000)))
 
     def measures(self) -> tuple[Measure, ...]:
-        """Return what the last round found; nothing on a controller that does not lead."""
         return self._measures
 
     async def _wait_until(self, deadline_ms: int) -> None:

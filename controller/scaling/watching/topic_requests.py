@@ -5,18 +5,17 @@ Requests that clients answer have turns of their own: a client that hangs holds 
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import GroupReading, Offsets, SetReading, TopicReading
 from controller.scaling.autoscaler.signals import BrokerLoad
-from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
+from controller.scaling.execution.broker_views import counts_of, topic_of
 from controller.scaling.execution.group_views import ConnectedMembers, GroupObserver
 from controller.scaling.execution.observer import TopicObserver, has_order, special_type
-from controller.scaling.execution.requests import read_offsets
+from controller.scaling.execution.requests import FAILURES, or_none, read_offsets
 from controller.scaling.resize.observation import GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
-from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.admin.offset_table import OffsetTable, all_offsets
@@ -176,8 +175,6 @@ _OFFLINE: Final = frozenset[str]()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """Who consumes; None is unknown."""
-
     kind: GroupKind | None
     clients: frozenset[str] | None
     holders: frozenset[str] | None
@@ -185,8 +182,6 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What is known of a topic; None is unknown."""
-
     #: When it was requested, monotonic.
     places_ms: int
     groups_ms: int
@@ -218,7 +213,6 @@ class TopicFactsObserver:
         self._now_ms = now_ms
 
     def is_due(self, facts: TopicFacts | None) -> bool:
-        """Return whether facts are too old, or lack an answer."""
         return facts is None or not facts.is_complete or self._now_ms() - facts.groups_ms >= GROUPS_MS
 
     async def facts(self, topic: str, former: TopicFacts | None, behind: Collection[str]) -> TopicFacts:
@@ -255,10 +249,7 @@ class TopicFactsObserver:
         return {name: since for name, since in left.items() if name not in masters and now_ms - since < ABSENT_MS}
 
     async def _definition(self, master: str | None, topic: str) -> TopicDefinition | None:
-        try:
-            return None if master is None else await topic_of(self._admin, master, topic)
-        except FAILURES:
-            return None
+        return None if master is None else await or_none(topic_of(self._admin, master, topic))
 
     async def _grouped(self, topic: str, facts: TopicFacts, behind: Collection[str]) -> TopicFacts:
         former = facts.groups
@@ -310,8 +301,6 @@ WAIT_STEP_MS: Final = 20
 #: A queue id above it is no queue.
 _QUEUE_ID_MAX: Final = 65_535
 
-Found = TypeVar("Found")
-
 #: Topic -> group -> offsets by queue id; a topic whose offsets cannot be read is absent.
 _StoredOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 
@@ -353,8 +342,8 @@ class SlotReadings:
         )
 
     async def _of_broker(self, address: str, topics: Collection[str]) -> _BrokerAnswers:
-        runtime = await self._answer(address, broker_runtime())
-        table = await self._answer(address, all_offsets())
+        runtime = await or_none(self._admin.call(address, broker_runtime()))
+        table = await or_none(self._admin.call(address, all_offsets()))
         offsets = None if table is None else await _offsets_of(table, topics)
         return _BrokerAnswers(offsets, _load(runtime), None if runtime is None else runtime.put_tps)
 
@@ -397,14 +386,8 @@ class SlotReadings:
     async def _ends(self, topic: str, master: str | None) -> Offsets | None:
         if master is None:
             return None
-        found = await self._answer(master, queue_offsets(topic))
+        found = await or_none(self._admin.call(master, queue_offsets(topic)))
         return None if found is None else _by_queue({each.queue_id: ends.max_offset for each, ends in found.items()})
-
-    async def _answer(self, address: str, wanted: AdminRequest[Found]) -> Found | None:
-        try:
-            return await self._admin.call(address, wanted)
-        except FAILURES:
-            return None
 
 
 async def _offsets_of(table: OffsetTable, topics: Collection[str]) -> _StoredOffsets | None:
