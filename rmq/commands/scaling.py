@@ -37,7 +37,7 @@ from serving.shapes.scaling import (
 _LIMIT: Final = "1000"
 _ID = click.argument("operation", metavar="ID")
 _REASON = click.option("--reason", default="", help="shown with the operation")
-#: A plan looks at brokers and clients.
+#: Controllers look at brokers and clients first.
 PLAN_TIMEOUT_S: Final = 60.0
 _LOOK_S: Final = 1.0
 #: How long controllers may be away, or without a leader, while a resize is waited for.
@@ -85,9 +85,24 @@ async def controller_answer(session: OperatorSession, request: ApiRequest[Docume
     return await call(settings, controllers(settings), request)
 
 
-async def operations(session: OperatorSession, prefix: str | None) -> OperationListing:
-    parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), OperationListing, parameters))
+async def _get(session: OperatorSession, shape: type[Document], *parts: str, **parameters: str) -> Document:
+    return await controller_answer(session, ApiRequest(path_of("scaling", *parts), shape, parameters))
+
+
+async def _listed(session: OperatorSession, shape: type[Document], what: str, prefix: str | None) -> Document:
+    return await _get(session, shape, what, limit=_LIMIT, **({"prefix": prefix} if prefix else {}))
+
+
+async def _post(
+    session: OperatorSession,
+    shape: type[Document],
+    body: msgspec.Struct,
+    *parts: str,
+    timeout_s: float | None = PLAN_TIMEOUT_S,
+    is_preview: bool = False,
+) -> Document:
+    request = ApiRequest(path_of("scaling", *parts), shape, {}, "POST", body, timeout_s, is_preview=is_preview)
+    return await controller_answer(session, request)
 
 
 async def resize_beside(session: OperatorSession, topic: str) -> str:
@@ -95,7 +110,7 @@ async def resize_beside(session: OperatorSession, topic: str) -> str:
     if "controller_http" in session.site.settings.defaults and not session.site.knows_controllers:
         return ""
     try:
-        found = (await operations(session, topic)).operations
+        found = (await _listed(session, OperationListing, "operations", topic)).operations
     except CommandFailed:
         return ""
     under_way = (each for each in found if each.topic == topic and each.phase not in FINISHED)
@@ -115,7 +130,7 @@ def operation_row(found: OperationView) -> ShownResizeRow:
 @with_session
 async def list_operations(session: OperatorSession, prefix: str | None) -> None:
     """List resizes of topics whose names begin with TOPIC: those under way, then those that have ended."""
-    found = await operations(session, prefix)
+    found = await _listed(session, OperationListing, "operations", prefix)
     session.show([operation_row(each) for each in found.operations], ShownResizeRow, is_partial=bool(found.problems))
     if len(found.operations) < found.total:
         session.note(f"{len(found.operations)} of {found.total} are shown")
@@ -128,7 +143,7 @@ async def list_operations(session: OperatorSession, prefix: str | None) -> None:
 @with_session
 async def show_operation(session: OperatorSession, operation: str) -> None:
     """Show the phases of a resize: what was seen in each, and what the present one waits for."""
-    found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), OperationView))
+    found = await _get(session, OperationView, "operations", operation)
     session.show(list(_steps(found)), StepRow)
 
 
@@ -179,17 +194,13 @@ async def _change(
     question: tuple[str, str],
 ) -> None:
     """Ask, with the topic between the parts of the question, and send the command."""
-    path = path_of("scaling", "operations", operation)
     if session.is_dry_run:
         body = msgspec.structs.replace(body, dry_run=True)
     else:
-        found = await controller_answer(session, ApiRequest(path, OperationView))
+        found = await _get(session, OperationView, "operations", operation)
         session.confirm(f"{found.topic.join(question)} (it is in phase {found.phase})?")
-    # Controllers look at brokers and clients first.
-    request = ApiRequest(
-        f"{path}/{verb}", OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
-    )
-    row = operation_row(await controller_answer(session, request))
+    changed = await _post(session, OperationView, body, "operations", operation, verb, is_preview=session.is_dry_run)
+    row = operation_row(changed)
     state = "planned" if session.is_dry_run else "done"
     session.show([row_of(ChangedResizeRow, row, state=state)], ChangedResizeRow)
 
@@ -237,7 +248,7 @@ async def list_proposals(session: OperatorSession) -> None:
 @with_session
 async def list_decisions(session: OperatorSession, prefix: str | None) -> None:
     """List what the autoscaler makes of each topic that has a policy, and why."""
-    found = await _decisions(session, prefix)
+    found = await _listed(session, DecisionListing, "decisions", prefix)
     session.show([_decision_row(each) for each in found.decisions], VerdictRow)
     if found.left_out:
         session.note(f"{found.left_out} topics with a policy are too many to be watched")
@@ -249,13 +260,13 @@ async def list_decisions(session: OperatorSession, prefix: str | None) -> None:
 async def list_hindrances(session: OperatorSession, prefix: str | None) -> None:
     """List what resizes wait for, and which proposals of the autoscaler were refused, with the reason."""
     rows = []
-    for each in (await operations(session, prefix)).operations:
+    for each in (await _listed(session, OperationListing, "operations", prefix)).operations:
         if each.phase in FINISHED:
             continue
         rows += [row_of(HindranceRow, each, kind="waits_for", hindrance=text) for text in each.waits_for]
         if each.problem:
             rows.append(row_of(HindranceRow, each, kind="problem", hindrance=each.problem))
-    for decision in (await _decisions(session, prefix)).decisions:
+    for decision in (await _listed(session, DecisionListing, "decisions", prefix)).decisions:
         if decision.problem:
             refused = {"id": None, "phase": decision.outcome, "kind": "refused", "hindrance": decision.problem}
             rows.append(row_of(HindranceRow, decision, **refused))
@@ -274,9 +285,7 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
         check_plan(await plan_of(session, ResizeRequest(topic=found.topic, queues=found.target)))
         return
     session.confirm(f"Resize topic {found.topic} from {found.before} to {found.target} queues on each broker set?")
-    path = path_of("scaling", "proposals", proposal, "approve")
-    request = ApiRequest(path, OperationView, {}, "POST", OperatorReason(reason=reason), timeout_s=PLAN_TIMEOUT_S)
-    started = await controller_answer(session, request)
+    started = await _post(session, OperationView, OperatorReason(reason=reason), "proposals", proposal, "approve")
     session.show([operation_row(started)], ShownResizeRow)
 
 
@@ -291,16 +300,13 @@ async def dismiss(session: OperatorSession, proposal: str, reason: str) -> None:
         session.show([found], ProposalView)
         return
     session.confirm(f"Dismiss the proposal of {found.target} queues for topic {found.topic}?")
-    path = path_of("scaling", "proposals", proposal, "dismiss")
-    given_up = await controller_answer(
-        session, ApiRequest(path, ProposalView, {}, "POST", OperatorReason(reason=reason))
-    )
+    body = OperatorReason(reason=reason)
+    given_up = await _post(session, ProposalView, body, "proposals", proposal, "dismiss", timeout_s=None)
     session.show([given_up], ProposalView)
 
 
 async def _proposals(session: OperatorSession) -> list[ProposalView]:
-    listing = await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalListing))
-    return listing.proposals
+    return (await _get(session, ProposalListing, "proposals")).proposals
 
 
 async def _proposal(session: OperatorSession, proposal: str) -> ProposalView:
@@ -308,11 +314,6 @@ async def _proposal(session: OperatorSession, proposal: str) -> ProposalView:
     if proposal not in found:
         raise UnknownName(unknown_sentence("proposal", proposal, found))
     return found[proposal]
-
-
-async def _decisions(session: OperatorSession, prefix: str | None) -> DecisionListing:
-    parameters = {"limit": "1000"} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "decisions"), DecisionListing, parameters))
 
 
 def _decision_row(found: DecisionView) -> VerdictRow:
@@ -391,10 +392,7 @@ async def scale_topic(
         f"Resize topic {topic} to {body.queues} queues on each of {len(plan.sets)} broker sets, "
         f"in {plan.at_least_ms / 1000:.0f} s or more?"
     )
-    path = path_of("scaling", "operations")
-    started = await controller_answer(
-        session, ApiRequest(path, OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
-    )
+    started = await _post(session, OperationView, body, "operations")
     if not waits:
         session.show([operation_row(started)], ShownResizeRow)
         return
@@ -406,9 +404,7 @@ async def scale_topic(
 
 
 async def plan_of(session: OperatorSession, body: ResizeRequest) -> ResizePlan:
-    path = path_of("scaling", "plan")
-    request = ApiRequest(path, ResizePlan, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
-    return await controller_answer(session, request)
+    return await _post(session, ResizePlan, body, "plan", is_preview=True)
 
 
 def check_plan(plan: ResizePlan) -> None:
@@ -418,7 +414,6 @@ def check_plan(plan: ResizePlan) -> None:
 
 async def _ended(session: OperatorSession, operation: OperationView) -> OperationView:
     """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
-    path = path_of("scaling", "operations", operation.id)
     advice = f"the resize goes on without this command: rmq scaling show {operation.id}"
     session.note(f"{operation.topic}: {operation.phase}")
     loop = asyncio.get_running_loop()
@@ -427,7 +422,7 @@ async def _ended(session: OperatorSession, operation: OperationView) -> Operatio
         before = operation
         try:
             await asyncio.sleep(_LOOK_S)
-            operation = await controller_answer(session, ApiRequest(path, OperationView))
+            operation = await _get(session, OperationView, "operations", operation.id)
         except asyncio.CancelledError:
             raise Interrupted(f"{advice}; to undo it: rmq scaling abort {operation.id}") from None
         except (NotReachable, NotAnsweredNow) as failure:

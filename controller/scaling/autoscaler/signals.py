@@ -44,12 +44,16 @@ class QueueProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSignals:
+class GroupMembers:
     kind: GroupKind | None = None
     #: Ids of the clients that are online.
     clients: frozenset[str] | None = None
     #: Ids of those that hold a queue; None if they did not answer.
     holders: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSignals(GroupMembers):
     queues: tuple[QueueProgress, ...] = ()
 
     def holding(self, queues: int) -> int | None:

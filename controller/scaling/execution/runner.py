@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -37,18 +37,14 @@ WAITS_SHOWN_MAX: Final = 50
 PRECHECK_MS: Final = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResizeStatus:
-    phase: ResizePhase
-    phase_since_unix_ms: int
+class ResizeStatus(NamedTuple):
+    #: The operation in that phase.
+    operation: ResizeOperation
     waits_for: tuple[str, ...]
-    observed_unix_ms: int
+    #: None before the first round of the phase.
+    observed_unix_ms: int | None
     #: How long the phase has waited; time in which an answer was missing does not count.
     waited_ms: int
-
-    def is_of(self, operation: ResizeOperation) -> bool:
-        """Return False if it is about a phase before the present one."""
-        return (self.phase, self.phase_since_unix_ms) == (operation.phase, operation.phase_since_unix_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +100,16 @@ class ResizeRunner:
         self._may_write = may_write
         #: Tasks by id, those that were stopped and have not ended included.
         self._runs: dict[str, _Run] = {}
-        #: By id.
-        self._statuses: dict[str, ResizeStatus] = {}
+        #: What each operation waits for, by id.
+        self.statuses: dict[str, ResizeStatus] = {}
 
-    @property
-    def statuses(self) -> Mapping[str, ResizeStatus]:
-        return self._statuses
+    def status_of(self, operation: ResizeOperation) -> ResizeStatus:
+        """Return what an operation waits for, by the last round of its present phase."""
+        status = self.statuses.get(operation.id)
+        began = operation.phase, operation.phase_since_unix_ms
+        if status is None or (status.operation.phase, status.operation.phase_since_unix_ms) != began:
+            return ResizeStatus(operation, (), None, operation.waited_ms)
+        return status
 
     def groups_seen(self, operation_id: str) -> frozenset[str]:
         """Return the groups of the topic that a running operation has seen last; none of one that does not run."""
@@ -141,13 +141,13 @@ class ResizeRunner:
         for run in self._runs.values():
             if run.task is not None:
                 run.task.cancel()
-        self._statuses.clear()
+        self.statuses.clear()
 
     async def _run(self, operation: ResizeOperation, run: "_Run") -> None:
         try:
             await self._run_to_end(operation, run)
         finally:
-            self._statuses.pop(operation.id, None)
+            self.statuses.pop(operation.id, None)
 
     async def _run_to_end(self, operation: ResizeOperation, run: "_Run") -> None:
         progress = begin_phase(operation, self._clock.now_ms())
@@ -255,13 +255,8 @@ class ResizeRunner:
         self._emit(ResizeRoundFailed(operation=operation, error=error, is_fault=not isinstance(error, StoreError)))
 
     def _set_status(self, operation: ResizeOperation, waits_for: tuple[str, ...], waited_ms: int) -> None:
-        self._statuses[operation.id] = ResizeStatus(
-            phase=operation.phase,
-            phase_since_unix_ms=operation.phase_since_unix_ms,
-            waits_for=first_sentences(waits_for, WAITS_SHOWN_MAX),
-            observed_unix_ms=self._clock.unix_ms(),
-            waited_ms=waited_ms,
-        )
+        shown = first_sentences(waits_for, WAITS_SHOWN_MAX)
+        self.statuses[operation.id] = ResizeStatus(operation, shown, self._clock.unix_ms(), waited_ms)
 
 
 _ORDERED: Final[Mapping[ResizeKind, Literal["", "pause", "gate"]]] = {

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import GroupReading, Offsets, SetReading, TopicReading
-from controller.scaling.autoscaler.signals import BrokerLoad
+from controller.scaling.autoscaler.signals import BrokerLoad, GroupMembers
 from controller.scaling.execution.broker_views import counts_of, topic_of
 from controller.scaling.execution.group_views import ConnectedMembers, GroupObserver
 from controller.scaling.execution.observer import TopicObserver, has_order, special_type
@@ -174,13 +174,6 @@ _OFFLINE: Final = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFacts:
-    kind: GroupKind | None
-    clients: frozenset[str] | None
-    holders: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
     #: When it was requested, monotonic.
     places_ms: int
@@ -191,7 +184,7 @@ class TopicFacts:
     is_ordered: bool | None = None
     is_static: bool | None = None
     special_type: str = ""
-    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    groups: Mapping[str, GroupMembers] = field(default_factory=dict)
     #: Since when sets are in no route any more, monotonic; they have no master.
     absent: Mapping[str, int] = field(default_factory=dict)
     #: Whether every answer came.
@@ -273,12 +266,12 @@ class TopicFactsObserver:
         return replace(facts, groups_ms=self._now_ms(), groups=groups, is_complete=is_complete)
 
 
-def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
+def group_facts(view: GroupView, former: GroupMembers | None) -> GroupMembers:
     """Return what is known of a group; its kind stays unknown until one of its clients has answered."""
     if not view.is_online:
         # Whether it may be in order although nobody has seen it, the plan of a resize decides.
         former_kind = None if former is None else former.kind
-        return GroupFacts(
+        return GroupMembers(
             kind=view.last_kind or former_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE
         )
     clients = frozenset(each.client_id for each in view.clients)
@@ -288,7 +281,7 @@ def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
         kind = former.kind
     holders = frozenset(each.client_id for each in answered if each.queues)
     is_whole = len(answered) == len(view.clients)
-    return GroupFacts(kind=kind, clients=clients, holders=holders if is_whole else None)
+    return GroupMembers(kind=kind, clients=clients, holders=holders if is_whole else None)
 
 
 #: `osPageCacheBusyTimeOutMills` of brokers, and what they take for a fault of the clock.
