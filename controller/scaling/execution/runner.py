@@ -145,25 +145,22 @@ class ResizeRunner:
 
     async def _run(self, operation: ResizeOperation, run: "_Run") -> None:
         try:
-            await self._run_to_end(operation, run)
+            progress = begin_phase(operation, self._clock.now_ms())
+            while not operation.is_finished:
+                try:
+                    operation, progress, pause_s = await self._round(operation, progress, run)
+                except OperationMoved:
+                    stored = self._stored(operation)
+                    if stored is None:
+                        return
+                    operation, progress, pause_s = stored, begin_phase(stored), 0.0
+                except (StoreError, Exception) as error:  # noqa: BLE001  # whatever it is, it is reported and tried again
+                    self._round_failed(operation, error)
+                    pause_s = FAILED_ROUND_S
+                await run.sleep(pause_s)
+            await self._end(operation)
         finally:
             self.statuses.pop(operation.id, None)
-
-    async def _run_to_end(self, operation: ResizeOperation, run: "_Run") -> None:
-        progress = begin_phase(operation, self._clock.now_ms())
-        while not operation.is_finished:
-            try:
-                operation, progress, pause_s = await self._round(operation, progress, run)
-            except OperationMoved:
-                stored = self._stored(operation)
-                if stored is None:
-                    return
-                operation, progress, pause_s = stored, begin_phase(stored), 0.0
-            except (StoreError, Exception) as error:  # noqa: BLE001  # whatever it is, it is reported and tried again
-                self._round_failed(operation, error)
-                pause_s = FAILED_ROUND_S
-            await run.sleep(pause_s)
-        await self._end(operation)
 
     def _stored(self, operation: ResizeOperation) -> ResizeOperation | None:
         """Return what an operator has made of an operation; None if it is gone, or cannot be read."""

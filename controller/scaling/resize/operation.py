@@ -250,33 +250,6 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         )
 
 
-class NewerOperation(ValueError):
-    def __init__(self, written: int) -> None:
-        super().__init__(
-            f"has format {written}, and this release reads formats up to {OPERATION_FORMAT}: run the release that "
-            "wrote it, or a later one"
-        )
-
-
-class _OperationFormat(msgspec.Struct):
-    format: int = OPERATION_FORMAT
-
-
-_decode_format: Final = msgspec.json.Decoder(_OperationFormat).decode
-_decode: Final = msgspec.json.Decoder(ResizeOperation).decode
-
-
-def decode_operation(text: bytes) -> ResizeOperation:
-    """Return a stored operation; raises NewerOperation, and msgspec.DecodeError for all else."""
-    if (written := _decode_format(text).format) > OPERATION_FORMAT:
-        raise NewerOperation(written)
-    return _decode(text)
-
-
-def encode_operation(operation: ResizeOperation) -> bytes:
-    return _encode(operation)
-
-
 def _limited(steps: tuple[FinishedStep, ...]) -> tuple[FinishedStep, ...]:
     if len(steps) <= STEPS_MAX:
         return steps

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import ConsumedQueue, GroupKind, GroupView, ResizeObservation, SetView
+from controller.scaling.resize.observation import GroupKind, GroupView, ResizeObservation, SetView
 from controller.scaling.resize.operation import QueueId, ResizeOperation
 from controller.scaling.rules.path import watched_queues
 from serving.shapes.scaling import ResizeWaits
@@ -159,20 +159,17 @@ def _broadcast_lag(
         if held is None and stored is not None and stored >= end:
             # Brokers from 5.1 store how far all members have pulled.
             continue
-        reason, messages = _client_lag(client.client_id, held, end, answered=client.queues is not None)
-        if reason:
-            yield UndrainedQueue(group=group.name, queue=queue, messages=messages, reason=reason)
-
-
-def _client_lag(client_id: str, held: ConsumedQueue | None, end: int, *, answered: bool) -> tuple[str, int | None]:
-    if not answered:
-        return f"client {client_id} does not report how far it is", None
-    if held is None:
-        return f"client {client_id} does not show the queue", None
-    if held.commit_offset < end or held.cached:
-        behind = max(end - held.commit_offset, held.cached)
-        return f"client {client_id} has {behind} messages to consume", behind
-    return "", 0
+        messages: int | None = None
+        if client.queues is None:
+            reason = f"client {client.client_id} does not report how far it is"
+        elif held is None:
+            reason = f"client {client.client_id} does not show the queue"
+        elif held.commit_offset < end or held.cached:
+            messages = max(end - held.commit_offset, held.cached)
+            reason = f"client {client.client_id} has {messages} messages to consume"
+        else:
+            continue
+        yield UndrainedQueue(group=group.name, queue=queue, messages=messages, reason=reason)
 
 
 def given_up(lags: Iterable[UndrainedQueue]) -> Iterator[str]:

@@ -289,18 +289,14 @@ _FIRST: Final = {
 
 def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObservation) -> ResizeOperation:
     """Return the operation after PRECHECK: on its way, or REJECTED."""
-    if plan.problems:
-        return operation.entered(
-            ResizePhase.REJECTED, observation.unix_ms, plan.problems, problem="; ".join(plan.problems)
-        )
+    problems = plan.problems
     now = {(each.broker_name, each.read, each.write) for each in plan.sets}
-    if now != {(each.broker_name, each.before.read, each.before.write) for each in operation.sets}:
-        problem = (
-            f"{operation.topic} has other broker sets or queues than when the resize was requested: request it again"
+    if not problems and now != {(each.broker_name, each.before.read, each.before.write) for each in operation.sets}:
+        problems = (
+            f"{operation.topic} has other broker sets or queues than when the resize was requested: request it again",
         )
-        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, (problem,), problem=problem)
-    if changed := list(changed_order_conf(operation, observation)):
-        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, changed, problem="; ".join(changed))
+    if problems := problems or tuple(changed_order_conf(operation, observation)):
+        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, problems, problem="; ".join(problems))
     started = operation.entered(_FIRST[operation.kind], observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
     return replace(

@@ -181,11 +181,10 @@ class Decisions:
         if waiting is not None and verdict.before is not None and verdict.before != waiting.before:
             self.proposals.withdraw(verdict.topic)
 
-    async def approve(self, watched: TopicUnderPolicy | None, proposal: Proposal, reason: str) -> ResizeOperation:
+    async def approve(self, watched: TopicUnderPolicy, proposal: Proposal, reason: str) -> ResizeOperation:
         """Start what is proposed; raises what `QueueScaling.start` raises, and then the proposal goes on waiting."""
-        decision = None if watched is None else _of_proposal(watched.decision, proposal)
-        if decision is not None:
-            self._emit(ScalingProposalApproved(decision=decision))
+        decision = _of_proposal(watched, proposal)
+        self._emit(ScalingProposalApproved(decision=decision))
         request = ResizeRequest(
             topic=proposal.topic,
             queues=proposal.target,
@@ -195,12 +194,10 @@ class Decisions:
         try:
             operation = await self._scaling.start(request, proposal.before)
         except _REFUSALS as error:
-            if decision is not None:
-                self._emit(ScalingResizeRefused(decision=_refused(decision, str(error))))
+            self._emit(ScalingResizeRefused(decision=_refused(decision, str(error))))
             raise
         self.proposals.withdraw(proposal.topic)
-        if watched is not None and decision is not None:
-            self._resized(watched, decision, operation)
+        self._resized(watched, decision, operation)
         return operation
 
     def dismiss(self, proposal_id: str, reason: str) -> Proposal:
@@ -275,15 +272,16 @@ def _refused(decision: TopicDecision, problem: str) -> TopicDecision:
     return replace(decision, outcome=DecisionOutcome.REFUSED, problem=problem)
 
 
-def _of_proposal(decision: TopicDecision | None, proposal: Proposal) -> TopicDecision | None:
+def _of_proposal(watched: TopicUnderPolicy, proposal: Proposal) -> TopicDecision:
     """Return the decision that an operator approves: the newest verdict may be another one."""
-    if decision is None:
-        return None
+    assert watched.decision is not None, "it was proposed by a decision"
     verdict = replace(
-        decision.verdict,
+        watched.decision.verdict,
         mode=PolicyMode.APPROVE,
         before=proposal.before,
         target=proposal.target,
         reason=proposal.reason,
     )
-    return replace(decision, verdict=verdict, outcome=DecisionOutcome.APPROVED, problem="", proposal_id=proposal.id)
+    return replace(
+        watched.decision, verdict=verdict, outcome=DecisionOutcome.APPROVED, problem="", proposal_id=proposal.id
+    )

@@ -153,7 +153,7 @@ class Autoscaler:
         """Start a proposed resize; raises NotLeader, ProposalUnknown and what `QueueScaling.start` raises."""
         self.scaling.check_leads()
         proposal = self._decisions.proposals.find(proposal_id, self._clock.unix_ms())
-        return await self._decisions.approve(self._watched.get(proposal.topic), proposal, reason)
+        return await self._decisions.approve(self._watched[proposal.topic], proposal, reason)
 
     def dismiss(self, proposal_id: str, reason: str) -> Proposal:
         """Give up a proposal; raises NotLeader and ProposalUnknown."""

@@ -18,7 +18,7 @@ from controller.scaling.resize.observation import GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
 from remoting.admin.client import AdminClient
-from remoting.admin.offset_table import OffsetTable, all_offsets
+from remoting.admin.offset_table import all_offsets
 from remoting.admin.routes import all_topics, topic_owners
 from remoting.admin.topics import TopicDefinition, queue_offsets
 from remoting.background_tasks import all_results
@@ -129,16 +129,13 @@ class PolicyTopics:
         Both by name. Only a new list or new policies are matched.
         """
         if self._matched is None or self._matched[0] is not policies or self._matched[1] != self._listed_ms:
-            self._matched = policies, self._listed_ms, await self._match(policies)
+            known_ms = (self._listed_ms or 0) - UNLISTED_MS
+            former = [topic for topic, listed_ms in self._listed_last_ms.items() if listed_ms > known_ms]
+            found: dict[str, None] = {}
+            async for topics in in_slices((*sorted(former), *sorted(self._listed)), _NAMES_AT_ONCE):
+                found |= dict.fromkeys(topic for topic in topics if policies.policy_of(topic) is not None)
+            self._matched = policies, self._listed_ms, list(found)
         return self._matched[2]
-
-    async def _match(self, policies: PolicyTable) -> list[str]:
-        known_ms = (self._listed_ms or 0) - UNLISTED_MS
-        former = [topic for topic, listed_ms in self._listed_last_ms.items() if listed_ms > known_ms]
-        found: dict[str, None] = {}
-        async for topics in in_slices((*sorted(former), *sorted(self._listed)), _NAMES_AT_ONCE):
-            found |= dict.fromkeys(topic for topic in topics if policies.policy_of(topic) is not None)
-        return list(found)
 
     async def _look(self) -> None:
         now_ms = self._now_ms()
@@ -301,7 +298,7 @@ _StoredOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 class _BrokerAnswers(NamedTuple):
     """What one broker answered for all of its topics; None without an answer."""
 
-    offsets: _StoredOffsets | None
+    offsets: _StoredOffsets
     load: BrokerLoad
     #: Messages a second with all its topics.
     put_tps: float | None
@@ -337,7 +334,9 @@ class SlotReadings:
     async def _of_broker(self, address: str, topics: Collection[str]) -> _BrokerAnswers:
         runtime = await or_none(self._admin.call(address, broker_runtime()))
         table = await or_none(self._admin.call(address, all_offsets()))
-        offsets = None if table is None else await _offsets_of(table, topics)
+        found = None if table is None else await or_none(read_offsets(table, topics))
+        known = {} if found is None else found
+        offsets = {topic: each.by_group for topic, each in known.items() if not isinstance(each, BodyError)}
         return _BrokerAnswers(offsets, _load(runtime), None if runtime is None else runtime.put_tps)
 
     async def _of_topic(
@@ -355,7 +354,7 @@ class SlotReadings:
             sets[name] = SetReading(
                 read_queues=counts.read, write_queues=counts.write, max_offsets=max_offsets, load=load
             )
-            if answers.offsets is not None and topic in answers.offsets:
+            if topic in answers.offsets:
                 stored[name] = answers.offsets[topic]
         groups = {
             group: GroupReading(
@@ -381,14 +380,6 @@ class SlotReadings:
             return None
         found = await or_none(self._admin.call(master, queue_offsets(topic)))
         return None if found is None else _by_queue({each.queue_id: ends.max_offset for each, ends in found.items()})
-
-
-async def _offsets_of(table: OffsetTable, topics: Collection[str]) -> _StoredOffsets | None:
-    try:
-        found = await read_offsets(table, topics)
-    except BodyError:
-        return None
-    return {topic: each.by_group for topic, each in found.items() if not isinstance(each, BodyError)}
 
 
 def _load(runtime: BrokerRuntime | None) -> BrokerLoad:

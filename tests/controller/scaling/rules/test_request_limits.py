@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.scaling.execution.operations import decode_operation, encode_operation
 from controller.scaling.resize.observation import TopicTraits
 from controller.scaling.resize.operation import (
     STEPS_MAX,
@@ -15,8 +16,6 @@ from controller.scaling.resize.operation import (
     ReleasedQueue,
     ResizeOperation,
     SetResize,
-    decode_operation,
-    encode_operation,
     limited_sentences,
     limited_text,
 )
@@ -202,7 +201,7 @@ def test_largest_resize_that_is_not_refused_fits_a_document(kind, number, name):
         wanted = sets(number, before, fitting[-1], name) if fitting else ()
     stored = encode_operation(at_the_limit(kind, wanted, before, 0))
     assert len(stored) <= DOCUMENT_BYTES_MAX
-    assert len(decode_operation(stored).steps) == STEPS_MAX
+    assert len(decode_operation("", stored).steps) == STEPS_MAX
 
 
 @pytest.mark.parametrize(("number", "name"), [(1, 8), (90, 8), (40, 60), (50, 60)])
