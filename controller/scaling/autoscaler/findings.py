@@ -176,10 +176,7 @@ class SignalWindow:
         return run.samples >= SAMPLES_MIN and self._last_ms - run.since_ms >= window_ms
 
     def put_slope(self) -> float:
-        """Return by how many messages/s the write rate grows each second.
-
-        0 unless the rates lie on a line that leads above all older ones.
-        """
+        """Return how many messages/s each second adds; 0 unless the rates lie on a line that leads above older ones."""
         if len(self._older) < OLDER_RATES_MIN or self._rates[-1] <= NEW_HIGH_FACTOR * max(self._older):
             return 0.0
         seconds = [(each - self._times[0]) / 1000 for each in self._times]

@@ -81,10 +81,7 @@ class PolicyTable:
         self._matches: dict[str, ScalingPolicy | None] = {}
 
     def policy_of(self, topic: str) -> ScalingPolicy | None:
-        """Return the policy that holds for a topic; None if there is none.
-
-        Patterns never match retry, dead-letter and system topics: `*` means an operator's own.
-        """
+        """Return the policy of a topic. Patterns never match retry, dead-letter and system topics."""
         if topic not in self._matches:
             if len(self._matches) >= MATCHES_MAX:
                 self._matches.clear()

@@ -28,10 +28,7 @@ class OperationSummary(NamedTuple):
 
 
 class DecodedOperations:
-    """The operations of one kind, by the name of their document, decoded once: each scrape of metrics lists them.
-
-    They are kept up to a limit; of the others only what a list is sorted and filtered by.
-    """
+    """The operations of one kind, decoded once up to a limit; of others only what a list is sorted and filtered by."""
 
     def __init__(self, documents: DocumentStore, kind: DocumentKind) -> None:
         self._documents = documents
@@ -214,10 +211,7 @@ class Operations:
     async def change(
         self, operation: ResizeOperation, decide: Callable[[ResizeOperation], ResizeOperation]
     ) -> tuple[ResizeOperation, ResizeOperation]:
-        """Store what `decide` makes of the newest state of an operation, and return it before and after.
-
-        Raises what `decide` raises, OperationMoved if another operation has its place, and StoreError.
-        """
+        """Store what `decide` makes of the newest state; return both. Raises OperationMoved if the operation ended."""
         states: list[ResizeOperation] = []
 
         def decided(stored: bytes | None) -> bytes:

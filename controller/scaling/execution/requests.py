@@ -210,10 +210,7 @@ async def read_offsets(table: OffsetTable, topics: Collection[str]) -> _Offsets:
 
 
 class RoundRequests:
-    """Sends the requests of one round: a peer that has not answered one of them gets no other one in it.
-
-    Otherwise a master that hangs would be waited for once for each of its queues.
-    """
+    """The requests of one round: a master that hangs is waited for once, and not for each of its queues."""
 
     def __init__(self, admin: AdminClient, offsets: SharedOffsets) -> None:
         self._admin = admin
@@ -253,10 +250,7 @@ _VERSION: Final = re.compile(r"V(\d+)_(\d+)")
 
 
 class GroupDefinitions:
-    """Queries brokers for their configured groups, and keeps the answers for some seconds.
-
-    Source: docs/protocol/broker-admin.md 13 and 22.
-    """
+    """The configured groups of brokers, kept for some seconds. Source: docs/protocol/broker-admin.md 13 and 22."""
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin

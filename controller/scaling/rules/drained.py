@@ -77,10 +77,7 @@ def check_drained(operation: ResizeOperation, observation: ResizeObservation, pr
 
 
 def is_behind(group: str, operation: ResizeOperation, observation: ResizeObservation) -> bool:
-    """Return whether a group that does not broadcast has to consume something, by the stored offsets alone.
-
-    Then it does not matter yet how its members consume. Needs `ends` and `offsets`.
-    """
+    """Return whether a group that does not broadcast is behind by its stored offsets: its members do not matter."""
     watched = watched_queues(operation)
     return any(
         is_behind_in(group, observation.sets[resize.broker_name], queue_id)

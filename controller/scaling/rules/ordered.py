@@ -122,10 +122,7 @@ def paused_order_conf(operation: ResizeOperation) -> str | None:
 
 
 def replaced_paused_conf(this: ResizeRound, value: str | None) -> Iterator[PutOrderConf]:
-    """Yield what replaces the entries of a pause: nobody else writes one without any queue.
-
-    They may name sets that were given up since.
-    """
+    """Yield what replaces the entries of a pause (nobody else writes one without any queue), of former sets too."""
     for each in this.observation.name_servers:
         parts = [part for part in (each.order_conf or "").split(";") if part]
         is_paused = bool(parts) and all(part.endswith(":0") for part in parts)

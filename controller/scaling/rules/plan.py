@@ -79,10 +79,7 @@ def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
 
 
 def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrinks: bool) -> list[PlannedStep]:
-    """Return the steps in their order; `shrinks`: an ordered topic, whose kind does not say so, gets fewer queues.
-
-    `assign_ms`: until masters know the members of all groups.
-    """
+    """Return the steps in their order; `assign_ms`: until masters know the members of all groups."""
     seed = _step(ResizePhase.SEED, "store where each group begins in the new queues")
     verify = _step(ResizePhase.VERIFY, "watch lag on the new queues", waits.grown_watch_ms)
     quiet_ms = max(waits.producers_ms, waits.stable_ms)

@@ -210,11 +210,8 @@ def watch(this: ResizeRound) -> ResizeDecision:
 
 
 def _watched(this: ResizeRound) -> ResizeDecision:
-    """End once all that was delivered before is dispatched: the ends of queues do not show it sooner.
-
-    The mark is taken in the round after the one that found nothing on its way: the same answer of a broker may be older
-    in one part than in the other.
-    """
+    """End once all that was delivered before is dispatched: the ends of queues do not show it sooner."""
+    # Marks are taken in the next round: one answer of a broker may be older in one part than in the other.
     if this.progress.agreed_at_ms is None:
         this, _ = this.agreed()
         return this.stay(["a second check that what came last is in its queue"])

@@ -63,10 +63,7 @@ class PolicySource:
             await asyncio.sleep(LOOK_S)
 
     async def read_file(self) -> None:
-        """Take the file if it has changed and was the same at the last look; one that cannot be read changes nothing.
-
-        Half of a file is a list of fewer policies, by which topics are forgotten.
-        """
+        """Take the file if it has changed and was the same at the last look: half of a file has fewer policies."""
         try:
             text = await self._file.new_text()
         except FileUnreadable as error:

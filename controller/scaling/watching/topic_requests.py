@@ -124,10 +124,7 @@ class PolicyTopics:
         return watched
 
     async def _matching(self, policies: PolicyTable) -> list[str]:
-        """Return the topics that patterns match: first those that are watched, so that new ones push none of them out.
-
-        Both by name. Only a new list or new policies are matched.
-        """
+        """Return the topics that patterns match, the watched ones first; only new lists and policies are matched."""
         if self._matched is None or self._matched[0] is not policies or self._matched[1] != self._listed_ms:
             known_ms = (self._listed_ms or 0) - UNLISTED_MS
             former = [topic for topic, listed_ms in self._listed_last_ms.items() if listed_ms > known_ms]
