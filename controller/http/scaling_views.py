@@ -248,7 +248,8 @@ class AutoscalerViews:
     async def replace_policies(self, body: PolicyDocument) -> PolicyListing:
         """Replace all policies of the autoscaler; refused while they come from a file."""
         with refusals():
-            await self._autoscaler.replace_policies(msgspec.json.encode(body).decode())
+            self._autoscaler.scaling.check_leads()
+            await self._autoscaler.policies.replace(msgspec.json.encode(body).decode())
         return self.policies()
 
     @get("/v1/scaling/decisions", parameters=(TOPIC_PREFIX, LIMIT), refusals=(400, 409, 503))
@@ -256,11 +257,11 @@ class AutoscalerViews:
         """What the autoscaler makes of each topic that has a policy, and why; and the last changes of that."""
         check_leads(self._autoscaler.scaling)
         found = [each for each in self._autoscaler.decisions() if each.topic.startswith(request.prefix)]
-        changes = (each for each in self._autoscaler.changes() if each.topic.startswith(request.prefix))
+        changes = (each for each in reversed(self._autoscaler.decided.changes) if each.topic.startswith(request.prefix))
         return DecisionListing(
             decisions=_views(islice(found, request.page.limit)),
             total=len(found),
-            left_out=self._autoscaler.left_out,
+            left_out=self._autoscaler.names.left_out,
             changes=_views(islice(changes, request.page.limit)),
         )
 
@@ -281,7 +282,8 @@ class AutoscalerViews:
     async def dismiss_proposal(self, request: ViewRequest, body: OperatorReason) -> ProposalView:
         """Give up a proposal; the same count is not proposed again for a day."""
         with refusals():
-            return view_of(ProposalView, self._autoscaler.dismiss(request.path["id"], body.reason))
+            self._autoscaler.scaling.check_leads()
+            return view_of(ProposalView, self._autoscaler.decided.dismiss(request.path["id"], body.reason))
 
 
 def _views(decisions: Iterable[TopicDecision]) -> list[DecisionView]:

@@ -75,16 +75,12 @@ def late_marks_of(observation: ResizeObservation) -> tuple[LateMark, ...]:
     )
 
 
-def late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> tuple[str, ...]:
-    """Return sentences about messages that may still arrive in the watched queues, by what brokers show.
+def late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> Iterator[str]:
+    """Yield sentences about messages that may still arrive in the watched queues, by what brokers show.
 
     Half messages are those of all topics; once the checks of transactions are over by time, they do not count.
     The same holds for timed messages after the longest delay: counts do not tell which queue they are for.
     """
-    return tuple(_late_arrivals(operation, observation, waited_ms))
-
-
-def _late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> Iterator[str]:
     for mark in operation.late_marks:
         late = observation.sets[mark.broker_name].late
         level = None if late is None else late.levels.get(mark.level)

@@ -80,7 +80,7 @@ def late(this: ResizeRound) -> ResizeDecision:
     """Wait for delayed, timed and transactional messages that are on their way to the queues."""
     if (stopped := this.left(lowered_position(this))) is not None:
         return stopped
-    waits = late_arrivals(this.operation, this.observation, this.waited_ms)
+    waits = list(late_arrivals(this.operation, this.observation, this.waited_ms))
     if not waits:
         return this.go(ResizePhase.DRAIN, ["nothing is on its way to the queues any more"])
     if this.operation.options.accept_late:

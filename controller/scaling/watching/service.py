@@ -123,11 +123,11 @@ class Autoscaler:
             return scaling.options().name_servers
 
         topics = TopicObserver(admin, name_servers, scaling.sets, clients, scaling.group_kinds, scaling.clock)
-        self._names = PolicyTopics(admin, name_servers, scaling.clock.now_ms)
+        self.names = PolicyTopics(admin, name_servers, scaling.clock.now_ms)
         self._facts = TopicFactsObserver(admin, topics, groups, scaling.clock.now_ms)
         self._readings = SlotReadings(admin, scaling.clock)
         self._past = PastResizes(scaling.operations)
-        self._decisions = Decisions(scaling)
+        self.decided = Decisions(scaling)
         self._watched: dict[str, TopicUnderPolicy] = {}
         #: The term in which everything above was seen.
         self._term = 0
@@ -135,35 +135,18 @@ class Autoscaler:
         #: Of the last round.
         self._measures: tuple[Measure, ...] = ()
 
-    @property
-    def left_out(self) -> int:
-        return self._names.left_out
-
     def decisions(self) -> list[TopicDecision]:
         found = (self._watched[topic].decision for topic in sorted(self._watched))
         return [each for each in found if each is not None]
 
-    def changes(self) -> list[TopicDecision]:
-        return list(reversed(self._decisions.changes))
-
     def proposals(self) -> list[Proposal]:
-        return self._decisions.proposals.waiting(self._clock.unix_ms())
+        return self.decided.proposals.waiting(self._clock.unix_ms())
 
     async def approve(self, proposal_id: str, reason: str) -> ResizeOperation:
         """Start a proposed resize; raises NotLeader, ProposalUnknown and what `QueueScaling.start` raises."""
         self.scaling.check_leads()
-        proposal = self._decisions.proposals.find(proposal_id, self._clock.unix_ms())
-        return await self._decisions.approve(self._watched[proposal.topic], proposal, reason)
-
-    def dismiss(self, proposal_id: str, reason: str) -> Proposal:
-        """Give up a proposal; raises NotLeader and ProposalUnknown."""
-        self.scaling.check_leads()
-        return self._decisions.dismiss(proposal_id, reason)
-
-    async def replace_policies(self, text: str) -> None:
-        """Put other policies in force; raises NotLeader, PolicyFileDecides, TablesRefused and StoreError."""
-        self.scaling.check_leads()
-        await self.policies.replace(text)
+        proposal = self.decided.proposals.find(proposal_id, self._clock.unix_ms())
+        return await self.decided.approve(self._watched[proposal.topic], proposal, reason)
 
     # Rounds
 
@@ -242,14 +225,14 @@ class Autoscaler:
             return
         try:
             resizes = KnownResizes(self._past.of_topic(topic), self._past.known_since_unix_ms)
-            self._decisions.take(watched, watched.evaluate(reading, policy, resizes, self._outlook(topic)))
+            self.decided.take(watched, watched.evaluate(reading, policy, resizes, self._outlook(topic)))
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
     async def _keep_topics(self, policies: PolicyTable) -> None:
-        names = await self._names.watched(policies) if policies.policies else []
+        names = await self.names.watched(policies) if policies.policies else []
         self._watched = {topic: self._watched.get(topic) or TopicUnderPolicy() for topic in names}
-        self._decisions.proposals.keep_only(self._watched)
+        self.decided.proposals.keep_only(self._watched)
 
     def _is_current(self) -> bool:
         return self.scaling.is_ready and self._term == self.scaling.term
@@ -260,7 +243,7 @@ class Autoscaler:
             return
         self._term = 0
         self._watched.clear()
-        self._decisions.clear()
+        self.decided.clear()
         self._past.forget()
         self.policies.forget_stored()
         self._measures = ()
@@ -270,7 +253,7 @@ class Autoscaler:
             outcomes = Counter(each.outcome.value for each in self.decisions())
             self._measures = (
                 Measure(TOPICS_WATCHED, len(self._watched)),
-                Measure(TOPICS_LEFT_OUT, self.left_out),
+                Measure(TOPICS_LEFT_OUT, self.names.left_out),
                 *(Measure(VERDICTS, outcomes[outcome], (outcome,)) for outcome in SHOWN_OUTCOMES),
             )
             self._emit(Observed(observation=Observation(ROUND_DURATION, self._worked_ms / 1000)))
