@@ -10,7 +10,7 @@ from fakes.scaling_controller import OTHER, ScalingController
 from msgspec.structs import replace
 from resize_builders import a_resize
 
-from controller.scaling.execution import runner
+from controller.scaling.execution import requests, runner
 from controller.scaling.execution.service import WRITE_MS
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, SetResize
 from controller.scaling.rules import phases
@@ -29,6 +29,7 @@ RUNTIME = BrokerRequestCode.GET_BROKER_RUNTIME_INFO
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Let rounds follow each other soon."""
+    monkeypatch.setattr(requests, "PAUSE_S", 0.05)
     monkeypatch.setattr(runner, "FAILED_ROUND_S", 0.05)
     monkeypatch.setattr(phases, "QUICK_ROUND_MS", 50)
     monkeypatch.setattr(phases, "ROUND_MS_MIN", 50)
@@ -81,13 +82,6 @@ async def test_grow_stores_offsets_then_raises_read_then_write(broker, controlle
     assert controller.scaling.operations.under_way() == []
     assert controller.scaling.runner.statuses == {}
     assert controller.listener.faults == []
-
-
-async def test_shrink_lowers_write_then_read(broker, controller):
-    broker.offsets[GROUP] = dict.fromkeys(range(4), 0)
-    started = await controller.scaling.start(request(queues=2))
-    await controller.ended(started, ResizePhase.DONE)
-    assert [each["readQueueNums"] + "/" + each["writeQueueNums"] for _, each in broker.written] == ["4/2", "2/2"]
 
 
 async def test_group_that_a_broker_refuses_offsets_of_holds_up_no_grow(broker, controller):
