@@ -1,12 +1,7 @@
 """Resizes with a valid default of every value; a test writes only what it is about."""
 
-from controller.scaling.resize.operation import (
-    QueueCounts,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import QueueCounts, ResizeOperation, SetResize
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 CREATED_UNIX_MS = 1_700_000_000_000
 

@@ -19,15 +19,9 @@ from controller.scaling.resize.observation import (
     ResizeObservation,
     SetView,
 )
-from controller.scaling.resize.operation import (
-    MasterIdentity,
-    QueueCounts,
-    QueueId,
-    ResizeKind,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueId, SetResize
 from controller.scaling.rules.path import path_of
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 BROKER, ADDRESS, NAME_SERVER = "broker-a", "10.0.0.1:10911", "10.0.0.9:9876"
 MASTER = MasterIdentity(ADDRESS, 1)

@@ -1,8 +1,9 @@
 """The HTTP paths of queue scaling and of the autoscaler."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -10,10 +11,9 @@ from controller.config import ControllerConfig
 from controller.refusals import NotLeader
 from controller.scaling.execution.operations import OperationExists, OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.resize.request import ResizePlan
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.commands import ResizeCommandRefused
-from controller.scaling.watching.decisions import Proposal, ProposalUnknown
+from controller.scaling.watching.decisions import ProposalUnknown
 from controller.scaling.watching.policy_source import PolicyFileDecides
 from controller.scaling.watching.service import Autoscaler
 from controller.scaling.watching.watched_topic import TopicDecision
@@ -44,6 +44,8 @@ from serving.shapes.scaling import (
     ProposalView,
     ResizeCommand,
     ResizedSetView,
+    ResizePhase,
+    ResizePlan,
     ResizeRequest,
     WaivedGroup,
 )
@@ -52,8 +54,6 @@ from store.store import DocumentRefused, OutcomeUnknown, StoreError
 
 TOPIC_PREFIX: Final = Parameter("prefix", "Only topics whose names begin with this.")
 _OPERATION: Final = Parameter("id", "The id of the operation.")
-
-Answer = TypeVar("Answer")
 
 
 class ControllerFollows(StateConflict):
@@ -103,48 +103,50 @@ class ScalingViews:
     @get("/v1/scaling/operations/{id}", parts=(_OPERATION,), refusals=(400, 404, 409, 503))
     def operation(self, request: ViewRequest) -> OperationView:
         """One resize: where it is, what it waits for, and what was seen in each phase."""
-        check_leads(self._scaling)
-        try:
+        with refusals():
+            self._scaling.check_leads()
             return self._view(self._scaling.find(request.path["id"]))
-        except OperationUnknown as error:
-            raise NotFound(_sentence(error)) from None
 
     @post("/v1/scaling/plan", refusals=(409,))
     async def plan(self, body: ResizeRequest) -> ResizePlan:
         """What a resize would do, how long it takes at least, and what is in its way; nothing is changed."""
         self._check_configured()
-        return await answered(self._scaling.plan(body))
+        with refusals():
+            return await self._scaling.plan(body)
 
     @post("/v1/scaling/operations", status=201, refusals=(409, 503, 504))
     async def start(self, body: ResizeRequest) -> OperationView:
         """Start the resize of a topic."""
         self._check_configured()
-        return self._view(await answered(self._scaling.start(body)))
+        with refusals():
+            return self._view(await self._scaling.start(body))
 
     @post("/v1/scaling/operations/{id}/abort", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def abort(self, request: ViewRequest, body: ResizeCommand) -> OperationView:
         """Undo a resize; what that leaves behind is in its steps."""
-        done = self._scaling.abort(request.path["id"], body.reason, is_dry_run=body.dry_run)
-        return self._view(await answered(done))
+        with refusals():
+            return self._view(await self._scaling.abort(request.path["id"], body.reason, is_dry_run=body.dry_run))
 
     @post("/v1/scaling/operations/{id}/resume", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def resume(self, request: ViewRequest, body: ResizeCommand) -> OperationView:
         """Go on with a resize that is BLOCKED, or in CONFLICT."""
-        done = self._scaling.resume(request.path["id"], body.reason, is_dry_run=body.dry_run)
-        return self._view(await answered(done))
+        with refusals():
+            return self._view(await self._scaling.resume(request.path["id"], body.reason, is_dry_run=body.dry_run))
 
     @post("/v1/scaling/operations/{id}/waive", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def waive(self, request: ViewRequest, body: WaivedGroup) -> OperationView:
         """Give up what a group has not consumed of the queues that a resize drops."""
-        done = self._scaling.waive(request.path["id"], body.group, is_dry_run=body.dry_run)
-        return self._view(await answered(done))
+        with refusals():
+            return self._view(await self._scaling.waive(request.path["id"], body.group, is_dry_run=body.dry_run))
 
     @post("/v1/scaling/operations/{id}/give-up", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def give_up(self, request: ViewRequest, body: GivenUpSet) -> OperationView:
         """Go on without a broker set that does not have the topic any more."""
         why = f"{body.requested_by or 'an operator'}{': ' if body.reason else ''}{body.reason}"
-        done = self._scaling.give_up(request.path["id"], body.broker_name, why, is_dry_run=body.dry_run)
-        return self._view(await answered(done))
+        with refusals():
+            return self._view(
+                await self._scaling.give_up(request.path["id"], body.broker_name, why, is_dry_run=body.dry_run)
+            )
 
     def _check_configured(self) -> None:
         if not self._settings.config.namesrv_addr:
@@ -156,28 +158,21 @@ class ScalingViews:
 
 def check_leads(scaling: QueueScaling) -> None:
     """Raise StateConflict on a controller that does not know the operations."""
-    try:
+    with refusals():
         scaling.check_leads()
-    except NotLeader as error:
-        raise ControllerFollows(error) from None
-    except StoreError as error:
-        raise Unavailable(_sentence(error)) from None
 
 
 def operation_view(scaling: QueueScaling, operation: ResizeOperation) -> OperationView:
     """Return what is shown of an operation."""
-    status = scaling.statuses.get(operation.id)
-    if status is not None and not status.is_of(operation):
-        # The first round of this phase has not ended.
-        status = None
+    status = scaling.runner.status_of(operation)
     operation = operation.requested
     return view_of(
         OperationView,
         operation,
         is_undone=operation.ends_as is ResizePhase.ABORTED,
-        waits_for=status.waits_for if status is not None else (),
-        observed_unix_ms=status.observed_unix_ms if status is not None else None,
-        waited_ms=status.waited_ms if status is not None else operation.waited_ms,
+        waits_for=status.waits_for,
+        observed_unix_ms=status.observed_unix_ms,
+        waited_ms=status.waited_ms,
         sets=[
             view_of(
                 ResizedSetView,
@@ -191,10 +186,11 @@ def operation_view(scaling: QueueScaling, operation: ResizeOperation) -> Operati
     )
 
 
-async def answered(work: Awaitable[Answer]) -> Answer:
-    """Return the result of a request, or raise its refusal with the status that it has."""
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Refuse a request with the status of what it raises."""
     try:
-        return await work
+        yield
     except NotLeader as error:
         raise ControllerFollows(error) from None
     except (OperationExists, OperationMoved, ResizeCommandRefused, PolicyFileDecides) as error:
@@ -251,7 +247,9 @@ class AutoscalerViews:
     @put("/v1/scaling/policies", body_bytes_max=DOCUMENT_BYTES_MAX, refusals=(409, 503, 504))
     async def replace_policies(self, body: PolicyDocument) -> PolicyListing:
         """Replace all policies of the autoscaler; refused while they come from a file."""
-        await answered(self._autoscaler.replace_policies(msgspec.json.encode(body).decode()))
+        with refusals():
+            self._autoscaler.scaling.check_leads()
+            await self._autoscaler.policies.replace(msgspec.json.encode(body).decode())
         return self.policies()
 
     @get("/v1/scaling/decisions", parameters=(TOPIC_PREFIX, LIMIT), refusals=(400, 409, 503))
@@ -259,11 +257,11 @@ class AutoscalerViews:
         """What the autoscaler makes of each topic that has a policy, and why; and the last changes of that."""
         check_leads(self._autoscaler.scaling)
         found = [each for each in self._autoscaler.decisions() if each.topic.startswith(request.prefix)]
-        changes = (each for each in self._autoscaler.changes() if each.topic.startswith(request.prefix))
+        changes = (each for each in reversed(self._autoscaler.decided.changes) if each.topic.startswith(request.prefix))
         return DecisionListing(
             decisions=_views(islice(found, request.page.limit)),
             total=len(found),
-            left_out=self._autoscaler.left_out,
+            left_out=self._autoscaler.names.left_out,
             changes=_views(islice(changes, request.page.limit)),
         )
 
@@ -276,16 +274,16 @@ class AutoscalerViews:
     @post("/v1/scaling/proposals/{id}/approve", status=201, parts=(_PROPOSAL,), refusals=(404, 409, 503, 504))
     async def approve_proposal(self, request: ViewRequest, body: OperatorReason) -> OperationView:
         """Start a proposed resize."""
-        started = await answered(self._autoscaler.approve(request.path["id"], body.reason))
-        return operation_view(self._autoscaler.scaling, started)
+        with refusals():
+            started = await self._autoscaler.approve(request.path["id"], body.reason)
+            return operation_view(self._autoscaler.scaling, started)
 
     @post("/v1/scaling/proposals/{id}/dismiss", parts=(_PROPOSAL,), refusals=(404, 409, 503))
     async def dismiss_proposal(self, request: ViewRequest, body: OperatorReason) -> ProposalView:
         """Give up a proposal; the same count is not proposed again for a day."""
-        return view_of(ProposalView, await answered(self._dismissed(request.path["id"], body.reason)))
-
-    async def _dismissed(self, proposal_id: str, reason: str) -> Proposal:
-        return self._autoscaler.dismiss(proposal_id, reason)
+        with refusals():
+            self._autoscaler.scaling.check_leads()
+            return view_of(ProposalView, self._autoscaler.decided.dismiss(request.path["id"], body.reason))
 
 
 def _views(decisions: Iterable[TopicDecision]) -> list[DecisionView]:

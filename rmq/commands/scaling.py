@@ -17,6 +17,8 @@ from rmq.output.formats import RowKey, row_of
 from rmq.site.brokers import check_gaps
 from rmq.site.http_api import ApiRequest, Document, NotAnsweredNow, call, controllers, path_of
 from serving.shapes.scaling import (
+    FINISHED,
+    NEEDS_OPERATOR,
     DecisionListing,
     DecisionView,
     GivenUpSet,
@@ -27,6 +29,7 @@ from serving.shapes.scaling import (
     ProposalView,
     ResizeCommand,
     ResizeOptions,
+    ResizePlan,
     ResizeRequest,
     WaivedGroup,
 )
@@ -34,12 +37,8 @@ from serving.shapes.scaling import (
 _LIMIT: Final = "1000"
 _ID = click.argument("operation", metavar="ID")
 _REASON = click.option("--reason", default="", help="shown with the operation")
-#: A plan looks at brokers and clients.
+#: Controllers look at brokers and clients first.
 PLAN_TIMEOUT_S: Final = 60.0
-#: Phases of operations that are over.
-ENDED_PHASES: Final = frozenset({"DONE", "ABORTED", "REJECTED"})
-#: Phases in which somebody has to act.
-STOPPED_PHASES: Final = frozenset({"BLOCKED", "CONFLICT"})
 _LOOK_S: Final = 1.0
 #: How long controllers may be away, or without a leader, while a resize is waited for.
 _AWAY_S: Final = 60.0
@@ -86,9 +85,24 @@ async def controller_answer(session: OperatorSession, request: ApiRequest[Docume
     return await call(settings, controllers(settings), request)
 
 
-async def operations(session: OperatorSession, prefix: str | None) -> OperationListing:
-    parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), OperationListing, parameters))
+async def _get(session: OperatorSession, shape: type[Document], *parts: str, **parameters: str) -> Document:
+    return await controller_answer(session, ApiRequest(path_of("scaling", *parts), shape, parameters))
+
+
+async def _listed(session: OperatorSession, shape: type[Document], what: str, prefix: str | None) -> Document:
+    return await _get(session, shape, what, limit=_LIMIT, **({"prefix": prefix} if prefix else {}))
+
+
+async def _post(
+    session: OperatorSession,
+    shape: type[Document],
+    body: msgspec.Struct,
+    *parts: str,
+    timeout_s: float | None = PLAN_TIMEOUT_S,
+    is_preview: bool = False,
+) -> Document:
+    request = ApiRequest(path_of("scaling", *parts), shape, {}, "POST", body, timeout_s, is_preview=is_preview)
+    return await controller_answer(session, request)
 
 
 async def resize_beside(session: OperatorSession, topic: str) -> str:
@@ -96,10 +110,10 @@ async def resize_beside(session: OperatorSession, topic: str) -> str:
     if "controller_http" in session.site.settings.defaults and not session.site.knows_controllers:
         return ""
     try:
-        found = (await operations(session, topic)).operations
+        found = (await _listed(session, OperationListing, "operations", topic)).operations
     except CommandFailed:
         return ""
-    under_way = (each for each in found if each.topic == topic and each.phase not in ENDED_PHASES)
+    under_way = (each for each in found if each.topic == topic and each.phase not in FINISHED)
     return "".join(f" Resize {each.id} of it is under way, in {each.phase}." for each in under_way)
 
 
@@ -116,7 +130,7 @@ def operation_row(found: OperationView) -> ShownResizeRow:
 @with_session
 async def list_operations(session: OperatorSession, prefix: str | None) -> None:
     """List resizes of topics whose names begin with TOPIC: those under way, then those that have ended."""
-    found = await operations(session, prefix)
+    found = await _listed(session, OperationListing, "operations", prefix)
     session.show([operation_row(each) for each in found.operations], ShownResizeRow, is_partial=bool(found.problems))
     if len(found.operations) < found.total:
         session.note(f"{len(found.operations)} of {found.total} are shown")
@@ -129,7 +143,7 @@ async def list_operations(session: OperatorSession, prefix: str | None) -> None:
 @with_session
 async def show_operation(session: OperatorSession, operation: str) -> None:
     """Show the phases of a resize: what was seen in each, and what the present one waits for."""
-    found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), OperationView))
+    found = await _get(session, OperationView, "operations", operation)
     session.show(list(_steps(found)), StepRow)
 
 
@@ -180,17 +194,13 @@ async def _change(
     question: tuple[str, str],
 ) -> None:
     """Ask, with the topic between the parts of the question, and send the command."""
-    path = path_of("scaling", "operations", operation)
     if session.is_dry_run:
         body = msgspec.structs.replace(body, dry_run=True)
     else:
-        found = await controller_answer(session, ApiRequest(path, OperationView))
+        found = await _get(session, OperationView, "operations", operation)
         session.confirm(f"{found.topic.join(question)} (it is in phase {found.phase})?")
-    # Controllers look at brokers and clients first.
-    request = ApiRequest(
-        f"{path}/{verb}", OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
-    )
-    row = operation_row(await controller_answer(session, request))
+    changed = await _post(session, OperationView, body, "operations", operation, verb, is_preview=session.is_dry_run)
+    row = operation_row(changed)
     state = "planned" if session.is_dry_run else "done"
     session.show([row_of(ChangedResizeRow, row, state=state)], ChangedResizeRow)
 
@@ -218,8 +228,6 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HindranceRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that a resize waits for, or that keeps one from its start."""
-
     topic: str
     #: Of an operation; blank: of the autoscaler.
     id: str | None
@@ -240,7 +248,7 @@ async def list_proposals(session: OperatorSession) -> None:
 @with_session
 async def list_decisions(session: OperatorSession, prefix: str | None) -> None:
     """List what the autoscaler makes of each topic that has a policy, and why."""
-    found = await _decisions(session, prefix)
+    found = await _listed(session, DecisionListing, "decisions", prefix)
     session.show([_decision_row(each) for each in found.decisions], VerdictRow)
     if found.left_out:
         session.note(f"{found.left_out} topics with a policy are too many to be watched")
@@ -252,13 +260,13 @@ async def list_decisions(session: OperatorSession, prefix: str | None) -> None:
 async def list_hindrances(session: OperatorSession, prefix: str | None) -> None:
     """List what resizes wait for, and which proposals of the autoscaler were refused, with the reason."""
     rows = []
-    for each in (await operations(session, prefix)).operations:
-        if each.phase in ENDED_PHASES:
+    for each in (await _listed(session, OperationListing, "operations", prefix)).operations:
+        if each.phase in FINISHED:
             continue
         rows += [row_of(HindranceRow, each, kind="waits_for", hindrance=text) for text in each.waits_for]
         if each.problem:
             rows.append(row_of(HindranceRow, each, kind="problem", hindrance=each.problem))
-    for decision in (await _decisions(session, prefix)).decisions:
+    for decision in (await _listed(session, DecisionListing, "decisions", prefix)).decisions:
         if decision.problem:
             refused = {"id": None, "phase": decision.outcome, "kind": "refused", "hindrance": decision.problem}
             rows.append(row_of(HindranceRow, decision, **refused))
@@ -277,9 +285,7 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
         check_plan(await plan_of(session, ResizeRequest(topic=found.topic, queues=found.target)))
         return
     session.confirm(f"Resize topic {found.topic} from {found.before} to {found.target} queues on each broker set?")
-    path = path_of("scaling", "proposals", proposal, "approve")
-    request = ApiRequest(path, OperationView, {}, "POST", OperatorReason(reason=reason), timeout_s=PLAN_TIMEOUT_S)
-    started = await controller_answer(session, request)
+    started = await _post(session, OperationView, OperatorReason(reason=reason), "proposals", proposal, "approve")
     session.show([operation_row(started)], ShownResizeRow)
 
 
@@ -294,16 +300,13 @@ async def dismiss(session: OperatorSession, proposal: str, reason: str) -> None:
         session.show([found], ProposalView)
         return
     session.confirm(f"Dismiss the proposal of {found.target} queues for topic {found.topic}?")
-    path = path_of("scaling", "proposals", proposal, "dismiss")
-    given_up = await controller_answer(
-        session, ApiRequest(path, ProposalView, {}, "POST", OperatorReason(reason=reason))
-    )
+    body = OperatorReason(reason=reason)
+    given_up = await _post(session, ProposalView, body, "proposals", proposal, "dismiss", timeout_s=None)
     session.show([given_up], ProposalView)
 
 
 async def _proposals(session: OperatorSession) -> list[ProposalView]:
-    listing = await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalListing))
-    return listing.proposals
+    return (await _get(session, ProposalListing, "proposals")).proposals
 
 
 async def _proposal(session: OperatorSession, proposal: str) -> ProposalView:
@@ -311,11 +314,6 @@ async def _proposal(session: OperatorSession, proposal: str) -> ProposalView:
     if proposal not in found:
         raise UnknownName(unknown_sentence("proposal", proposal, found))
     return found[proposal]
-
-
-async def _decisions(session: OperatorSession, prefix: str | None) -> DecisionListing:
-    parameters = {"limit": "1000"} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "decisions"), DecisionListing, parameters))
 
 
 def _decision_row(found: DecisionView) -> VerdictRow:
@@ -328,40 +326,6 @@ class NotResized(CommandFailed):
     """The plan has problems, or the resize has ended otherwise than wanted."""
 
     exit_code = ExitCode.REFUSED
-
-
-class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    broker_name: str
-    read: int
-    write: int
-    target: int
-
-
-class PlannedStepDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    phase: str
-    text: str
-    at_least_ms: int = 0
-
-
-class PlannedGroupDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A group of the topic, and what it has to do."""
-
-    group: str
-    kind: str
-    clients: int
-    lag: int | None = None
-    note: str = ""
-
-
-class PlanDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    topic: str
-    kind: str | None = None
-    sets: list[PlannedSetDocument] = []
-    steps: list[PlannedStepDocument] = []
-    groups: list[PlannedGroupDocument] = []
-    at_least_ms: int = 0
-    problems: list[str] = []
-    warnings: list[str] = []
 
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -428,10 +392,7 @@ async def scale_topic(
         f"Resize topic {topic} to {body.queues} queues on each of {len(plan.sets)} broker sets, "
         f"in {plan.at_least_ms / 1000:.0f} s or more?"
     )
-    path = path_of("scaling", "operations")
-    started = await controller_answer(
-        session, ApiRequest(path, OperationView, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
-    )
+    started = await _post(session, OperationView, body, "operations")
     if not waits:
         session.show([operation_row(started)], ShownResizeRow)
         return
@@ -442,30 +403,26 @@ async def scale_topic(
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
 
 
-async def plan_of(session: OperatorSession, body: ResizeRequest) -> PlanDocument:
-    path = path_of("scaling", "plan")
-    request = ApiRequest(path, PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
-    return await controller_answer(session, request)
+async def plan_of(session: OperatorSession, body: ResizeRequest) -> ResizePlan:
+    return await _post(session, ResizePlan, body, "plan", is_preview=True)
 
 
-def check_plan(plan: PlanDocument) -> None:
-    """Raise NotResized if the resize would be refused."""
+def check_plan(plan: ResizePlan) -> None:
     if plan.problems:
         raise NotResized(f"{plan.topic} cannot be resized: {'; '.join(plan.problems)}")
 
 
 async def _ended(session: OperatorSession, operation: OperationView) -> OperationView:
     """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
-    path = path_of("scaling", "operations", operation.id)
     advice = f"the resize goes on without this command: rmq scaling show {operation.id}"
     session.note(f"{operation.topic}: {operation.phase}")
     loop = asyncio.get_running_loop()
     answered_s = loop.time()
-    while operation.phase not in ENDED_PHASES | STOPPED_PHASES:
+    while operation.phase not in FINISHED | NEEDS_OPERATOR:
         before = operation
         try:
             await asyncio.sleep(_LOOK_S)
-            operation = await controller_answer(session, ApiRequest(path, OperationView))
+            operation = await _get(session, OperationView, "operations", operation.id)
         except asyncio.CancelledError:
             raise Interrupted(f"{advice}; to undo it: rmq scaling abort {operation.id}") from None
         except (NotReachable, NotAnsweredNow) as failure:
@@ -491,7 +448,7 @@ def _entered(before: OperationView, now: OperationView) -> Iterator[str]:
         yield f"{phase}: {'; '.join(step.evidence)}" if is_back else phase
 
 
-def _rows(plan: PlanDocument) -> Sequence[PlanRow]:
+def _rows(plan: ResizePlan) -> Sequence[PlanRow]:
     rows = [
         PlanRow(
             what="set",

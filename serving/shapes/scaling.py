@@ -1,5 +1,6 @@
 """Bodies of requests and answers of queue scaling. Times are Unix ms, UTC."""
 
+from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -25,6 +26,53 @@ TopicName = Annotated[
 ]
 #: One line, without control characters.
 Remark = Annotated[str, msgspec.Meta(max_length=REMARK_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+
+
+class ResizeKind(StrEnum):
+    """How a topic is resized."""
+
+    GROW = "grow"
+    SHRINK = "shrink"
+    #: Writes pause until everything is consumed: keeps the order of each key (docs/protocol/queue-scaling.md 8, O1).
+    ORDERED = "ordered"
+    #: New queues are locked until the old ones are consumed: keeps that order without a pause (section 8, O2).
+    GATED = "gated"
+
+
+class ResizePhase(StrEnum):
+    """Where a resize is."""
+
+    PLANNED = "PLANNED"
+    PRECHECK = "PRECHECK"
+    PAUSE = "PAUSE"
+    GATE = "GATE"
+    SEED = "SEED"
+    READ_UP = "READ_UP"
+    ASSIGN = "ASSIGN"
+    WRITE_UP = "WRITE_UP"
+    RELEASE = "RELEASE"
+    VERIFY = "VERIFY"
+    WRITE_DOWN = "WRITE_DOWN"
+    QUIESCE = "QUIESCE"
+    LATE = "LATE"
+    DRAIN = "DRAIN"
+    CONFIRM = "CONFIRM"
+    RESIZE = "RESIZE"
+    UNPAUSE = "UNPAUSE"
+    READ_DOWN = "READ_DOWN"
+    WATCH = "WATCH"
+    REOPEN = "REOPEN"
+    ROLLBACK = "ROLLBACK"
+    BLOCKED = "BLOCKED"
+    CONFLICT = "CONFLICT"
+    DONE = "DONE"
+    ABORTED = "ABORTED"
+    REJECTED = "REJECTED"
+
+
+FINISHED: Final = frozenset({ResizePhase.DONE, ResizePhase.ABORTED, ResizePhase.REJECTED})
+#: Phases in which somebody has to act.
+NEEDS_OPERATOR: Final = frozenset({ResizePhase.BLOCKED, ResizePhase.CONFLICT})
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -97,6 +145,52 @@ class ResizeRequest(_Body, frozen=True, kw_only=True):
     options: ResizeOptions = ResizeOptions()
     requested_by: Remark = ""
     reason: Remark = ""
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One phase of a plan."""
+
+    phase: ResizePhase
+    #: What happens, and what it waits for.
+    text: str
+    at_least_ms: int = 0
+
+
+class PlannedSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What changes on one broker set."""
+
+    broker_name: str
+    cluster: str
+    master: str
+    read: int
+    write: int
+    target: int
+
+
+class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A consumer group of the topic, and what it has to do."""
+
+    group: str
+    kind: str
+    clients: int
+    #: Messages of dropped queues that it has not consumed; None: unknown.
+    lag: int | None = None
+    note: str = ""
+
+
+class ResizePlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a resize would do. With problems it is not started."""
+
+    topic: str
+    kind: ResizeKind | None
+    sets: tuple[PlannedSet, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
+    groups: tuple[PlannedGroup, ...] = ()
+    at_least_ms: int = 0
+    #: Why it cannot be done, each with what to do instead.
+    problems: tuple[str, ...] = ()
+    #: What to know before it starts.
+    warnings: tuple[str, ...] = ()
 
 
 class ResizedSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

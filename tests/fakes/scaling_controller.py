@@ -136,7 +136,7 @@ class ScalingController:
         await self.until(
             lambda: operation.id in {each.id for each in stored.ended()} and stored.of_topic(operation.topic) is None
         )
-        await self.until(lambda: operation.id not in self.scaling.statuses)
+        await self.until(lambda: operation.id not in self.scaling.runner.statuses)
         found = self.scaling.find(operation.id)
         assert found.phase is phase, (found.phase, found.problem)
         return found

@@ -10,9 +10,8 @@ from simulation.processes import Process
 
 from controller.scaling.execution import service
 from controller.scaling.execution.events import ResizeRoundFailed
-from controller.scaling.execution.operations import OperationMoved
+from controller.scaling.execution.operations import OperationMoved, decode_operation
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused, ScalingOptions
-from controller.scaling.resize.operation import decode_operation
 from controller.scaling.rules.commands import ResizeCommandRefused
 from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation.admin import LOST, TOPIC, Admin
@@ -219,6 +218,6 @@ class Store:
         else:
             self.documents[kind, name] = VersionedDocument(value, self.revision)
         if kind is DocumentKind.SCALING_OPERATION and value is not None:
-            self.controller.stored(decode_operation(value))
+            self.controller.stored(decode_operation("", value))
         await self.controller.dies_at(Controller.BEFORE_ACTIONS)
         return self.revision

@@ -2,11 +2,12 @@
 
 from bisect import bisect_left
 
-from controller.scaling.resize.operation import NEEDS_OPERATOR, WRITE_PERM, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import WRITE_PERM
 from controller.scaling.rules.path import path_of
 from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation.brokers import LOCK_MS, equal_counts
 from scaling_simulation.histories import WAITS
+from serving.shapes.scaling import NEEDS_OPERATOR, ResizeKind, ResizePhase
 
 #: What changes is noticed by the next rounds.
 UNNOTICED_MS = 10_000

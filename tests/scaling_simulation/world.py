@@ -23,13 +23,13 @@ import random
 from asyncio import events
 from heapq import heappop, heappush
 
-from controller.scaling.resize.operation import ResizePhase
 from scaling_simulation import injection
 from scaling_simulation.brokers import Brokers, NameServer, equal_counts
 from scaling_simulation.clients import Group, Message, Producer
 from scaling_simulation.controllers import Controller
 from scaling_simulation.histories import HINDERS, LEAVES_MS, PLANNED_MS, START_MS
 from scaling_simulation.judge import Judge, order_conf
+from serving.shapes.scaling import ResizePhase
 
 FAULTS_END_MS = 500_000
 #: From the end of faults until a resize has to be over, or to wait for somebody.

@@ -60,7 +60,6 @@ class _Day:
 
     @property
     def sampled(self) -> int:
-        """How many quarters were sampled."""
         return self._sampled.bit_count()
 
     def add(self, quarter: int, tps: float, clients: int) -> None:
@@ -88,8 +87,6 @@ class _Day:
 
 
 class DailyPeaks:
-    """The last days of one topic."""
-
     def __init__(self) -> None:
         self._days: deque[_Day] = deque(maxlen=DAYS + 1)
         self._queue_tps: float | None = None
@@ -106,12 +103,10 @@ class DailyPeaks:
         self._days[-1].add(within_ms // QUARTER_MS, put_tps, -1 if clients is None else clients)
 
     def measured_queue(self, queue_tps: float) -> None:
-        """Take what a queue carried while a group could not keep up."""
         former = self._queue_tps
         self._queue_tps = queue_tps if former is None else former + _NEW_SHARE * (queue_tps - former)
 
     def forecast(self, unix_ms: int) -> TrafficForecast:
-        """Return what the days before this moment tell."""
         today = unix_ms // DAY_MS
         recent = [day for day in self._days if today - DAYS <= day.number <= today]
         past = [day for day in recent if day.number < today and day.sampled >= QUARTERS_MIN]

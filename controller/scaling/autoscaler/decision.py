@@ -14,8 +14,7 @@ from controller.scaling.autoscaler.findings import AnalysisOutlook, Effect, Find
 from controller.scaling.autoscaler.needs import is_balanced, lowered, queues_needed, queues_of_week, raised, ramped_tps
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.signals import TopicSignals
-from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.request import SPECIAL_TYPES
+from controller.scaling.resize.observation import SPECIAL_TYPES, GroupKind
 
 #: One ramp is no longer than this, and takes no more resizes.
 RAMP_MS: Final = 6 * 3_600_000
@@ -53,14 +52,11 @@ class KnownResizes(NamedTuple):
     since_unix_ms: int = 0
 
     def is_whole(self, unix_ms: int, span_ms: int) -> bool:
-        """Return whether all of the last `span_ms` are known."""
         return self.since_unix_ms == 0 or unix_ms - self.since_unix_ms >= span_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that a decision depends on."""
-
     signals: TopicSignals
     #: What is found now, and of that what has held for the policy's window, or for the time before a shrink.
     seen: tuple[Finding, ...] = ()
@@ -88,7 +84,6 @@ class ScalingVerdict:
 
     @property
     def is_change(self) -> bool:
-        """Whether another count is proposed."""
         return self.target is not None
 
 
@@ -99,7 +94,6 @@ class _Outcome(NamedTuple):
 
 
 def decide(policy: ScalingPolicy, evidence: Evidence, unix_ms: int) -> ScalingVerdict:
-    """Return what the policy makes of the evidence at this moment."""
     count = evidence.signals.queues_per_set
     outcome = _outcome(policy, evidence, count, unix_ms)
     mode, reason = policy.mode, outcome.reason

@@ -60,8 +60,6 @@ class FindingKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found."""
-
     kind: FindingKind
     #: The group, or the broker set, that it is about; blank for the topic.
     subject: str = ""
@@ -71,12 +69,10 @@ class Finding:
 
     @property
     def effect(self) -> Effect:
-        """What more queues would do about it."""
         return _EFFECTS.get(self.kind, Effect.DO_NOT_HELP)
 
     @property
     def key(self) -> FindingKey:
-        """What it is the same by."""
         return FindingKey(self.kind, self.subject)
 
 
@@ -180,10 +176,7 @@ class SignalWindow:
         return run.samples >= SAMPLES_MIN and self._last_ms - run.since_ms >= window_ms
 
     def put_slope(self) -> float:
-        """Return by how many messages/s the write rate grows each second.
-
-        0 unless the rates lie on a line that leads above all older ones.
-        """
+        """Return how many messages/s each second adds; 0 unless the rates lie on a line that leads above older ones."""
         if len(self._older) < OLDER_RATES_MIN or self._rates[-1] <= NEW_HIGH_FACTOR * max(self._older):
             return 0.0
         seconds = [(each - self._times[0]) / 1000 for each in self._times]

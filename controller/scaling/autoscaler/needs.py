@@ -79,10 +79,7 @@ def is_balanced(queues: int, clients: int) -> bool:
 
 
 def raised(policy: ScalingPolicy, count: int, need: int, is_even: Callable[[int], bool]) -> int:
-    """Return the count, multiplied by the step until it is enough and even, within the limits of the policy.
-
-    If no count is both, it is enough.
-    """
+    """Return the count, multiplied by the step until it is enough and even, or else enough, within the policy."""
     enough = [each for each in _multiples(policy, count) if each >= need]
     if not enough:
         return policy.queues_max

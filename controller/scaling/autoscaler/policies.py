@@ -67,7 +67,6 @@ class ScalingPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it is about all topics that match."""
         return is_pattern(self.topic)
 
 
@@ -82,10 +81,7 @@ class PolicyTable:
         self._matches: dict[str, ScalingPolicy | None] = {}
 
     def policy_of(self, topic: str) -> ScalingPolicy | None:
-        """Return the policy that holds for a topic; None if there is none.
-
-        Patterns never match retry, dead-letter and system topics: `*` means an operator's own.
-        """
+        """Return the policy of a topic. Patterns never match retry, dead-letter and system topics."""
         if topic not in self._matches:
             if len(self._matches) >= MATCHES_MAX:
                 self._matches.clear()
@@ -116,7 +112,6 @@ _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_*?-]+")
 
 
 def policies_of_toml(text: str) -> PolicyTable:
-    """Return the policies of a file; raises TablesRefused."""
     return _policies(toml_document(text), TableLines(text, _KIND.name))
 
 

@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from controller.scaling.autoscaler.signals import BrokerLoad, GroupSignals, QueueProgress, SetSignals, TopicSignals
-from controller.scaling.resize.observation import GroupKind
+from controller.scaling.autoscaler.signals import (
+    BrokerLoad,
+    GroupMembers,
+    GroupSignals,
+    QueueProgress,
+    SetSignals,
+    TopicSignals,
+)
 
 RATE_SPAN_MS: Final = 60_000
 
@@ -34,19 +40,13 @@ class SetReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupReading:
-    """What is known of a group; its offsets are by broker name and queue id."""
-
-    kind: GroupKind | None = None
-    clients: frozenset[str] | None = None
-    holders: frozenset[str] | None = None
+class GroupReading(GroupMembers):
+    #: By broker name and queue id.
     offsets: Mapping[str, Offsets] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReading:
-    """What is known of a topic at one moment."""
-
     topic: str
     unix_ms: int
     sets: Mapping[str, SetReading] = field(default_factory=dict)

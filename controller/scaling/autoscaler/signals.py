@@ -23,8 +23,6 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetSignals:
-    """A topic on one broker set."""
-
     #: None if no master answered.
     read_queues: int | None = None
     write_queues: int | None = None
@@ -46,14 +44,16 @@ class QueueProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSignals:
-    """A consumer group of a topic."""
-
+class GroupMembers:
     kind: GroupKind | None = None
     #: Ids of the clients that are online.
     clients: frozenset[str] | None = None
     #: Ids of those that hold a queue; None if they did not answer.
     holders: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSignals(GroupMembers):
     queues: tuple[QueueProgress, ...] = ()
 
     def holding(self, queues: int) -> int | None:
@@ -73,8 +73,6 @@ class GroupSignals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSignals:
-    """Everything about a topic at one moment."""
-
     topic: str
     unix_ms: int
     #: By broker name.
@@ -95,7 +93,6 @@ class TopicSignals:
 
     @property
     def has_equal_sets(self) -> bool:
-        """Whether all sets have as many queues, read and write alike."""
         return len(set(self._counts())) == 1
 
     @property
@@ -156,7 +153,6 @@ class GroupProgressTotals(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """How far behind, in words."""
         if abs(self.lag_trend) < 1:
             return f"lag is {self.lag} messages and stays"
         verb = "grows" if self.lag_trend > 0 else "shrinks"

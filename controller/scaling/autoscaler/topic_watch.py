@@ -26,8 +26,6 @@ _NO_OUTLOOK: Final = AnalysisOutlook()
 
 
 class TopicWatch:
-    """What is remembered of one topic."""
-
     def __init__(self) -> None:
         self._window = SignalWindow()
         self._peaks = DailyPeaks()
@@ -41,7 +39,6 @@ class TopicWatch:
         resizes: KnownResizes = _NO_RESIZES,
         outlook: AnalysisOutlook = _NO_OUTLOOK,
     ) -> ScalingVerdict:
-        """Take what is known at a later moment, and return what follows from it."""
         signals = with_limits(signals, policy)
         put_tps, unix_ms = signals.put_tps, signals.unix_ms
         findings = self._found(signals, policy.behind_ms)

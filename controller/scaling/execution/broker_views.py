@@ -4,10 +4,10 @@ The edge: whatever does not answer is a sentence in `missing`, and never a numbe
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from controller.scaling.execution.requests import Requests, RoundRequests
+from controller.scaling.execution.requests import FAILURES, Requests, RoundRequests, or_none
 from controller.scaling.resize.observation import DelayProgress, LateSources, LogPosition, QueueEnds, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts
 from controller.scaling.rules.phases import ResizeNeeds
@@ -16,7 +16,8 @@ from remoting.admin.offsets import committed_offset, is_timer_off, max_offset, m
 from remoting.admin.topics import TopicDefinition, queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import BodyError, InvokeError, NotSent, NotSupported, Refused
+from remoting.protocol.errors import NotSent, NotSupported, Refused
+from remoting.protocol.shapes.route import QueueData
 
 #: Half messages of all topics, and the group of the broker that checks them.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -29,14 +30,9 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 Found = TypeVar("Found")
 
-#: What a peer can do instead of answering.
-FAILURES: Final = (InvokeError, Refused, BodyError)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAddresses:
-    """Where the brokers of a set are."""
-
     broker_name: str
     #: None while there is no master.
     master: str | None
@@ -62,9 +58,8 @@ async def topic_of(admin: Requests, address: str, topic: str) -> TopicDefinition
         return await admin.call(address, topic_definition_of_all(topic))
 
 
-def counts_of(definition: TopicDefinition) -> QueueCounts:
-    """Return the numbers of queues of a topic."""
-    return QueueCounts(definition.read_queue_nums, definition.write_queue_nums, definition.perm)
+def counts_of(queues: TopicDefinition | QueueData) -> QueueCounts:
+    return QueueCounts(queues.read_queue_nums, queues.write_queue_nums, queues.perm)
 
 
 class SetAnswer(NamedTuple):
@@ -75,63 +70,58 @@ class SetAnswer(NamedTuple):
     missing: Sequence[str] = ()
 
 
+@dataclass(slots=True)
 class SetObserver:
     """Queries one broker set for one round: only what is needed, beside the numbers of queues."""
 
-    def __init__(
-        self, requests: RoundRequests, addresses: SetAddresses, topic: str, needs: ResizeNeeds, queue_ids: range
-    ) -> None:
-        self._requests = requests
-        self._addresses = addresses
-        self._name = addresses.broker_name
-        self._topic = topic
-        self._needs = needs
-        self._queue_ids = queue_ids
-        self._missing: list[str] = []
+    requests: RoundRequests
+    addresses: SetAddresses
+    topic: str
+    needs: ResizeNeeds
+    queue_ids: range
+    missing: list[str] = field(default_factory=list)
 
     async def view(self) -> SetAnswer:
-        """Return what the set answers within a round."""
-        name, master = self._name, self._addresses.master
+        name, master = self.addresses.broker_name, self.addresses.master
         if master is None:
             return SetAnswer(SetView(broker_name=name), missing=[f"{name} has no master"])
-        definition = await self._answer(f"{name} at {master}", topic_of(self._requests, master, self._topic))
-        is_known = definition is not None or not self._missing
+        definition = await self._answer(f"{name} at {master}", topic_of(self.requests, master, self.topic))
+        is_known = definition is not None or not self.missing
         if definition is None:
             if is_known:
-                self._missing.append(f"{name} at {master} does not have the topic {self._topic}")
-            return SetAnswer(SetView(broker_name=name, has_topic=not is_known), missing=self._missing)
-        slaves = await all_results(self._slave(address) for address in self._addresses.slaves)
+                self.missing.append(f"{name} at {master} does not have the topic {self.topic}")
+            return SetAnswer(SetView(broker_name=name, has_topic=not is_known), missing=self.missing)
+        slaves = await all_results(self._slave(address) for address in self.addresses.slaves)
         # Ends come last. What is consumed in between must not look as if it lay behind the end of a queue; and what was
         # delivered or dispatched by then is in the ends.
         offsets = None
-        if self._needs.offsets:
-            offsets = await self._answer(f"offsets at {master}", self._requests.offsets(master, self._topic))
-        runtime = await self._answer(f"state of {name}", self._requests.call(master, broker_runtime()))
-        late = await self._late(master, runtime) if self._needs.late and runtime is not None else None
-        ends = await all_results(self._end(master, queue_id) for queue_id in self._queue_ids)
+        if self.needs.offsets:
+            offsets = await self._answer(f"offsets at {master}", self.requests.offsets(master, self.topic))
+        runtime = await self._answer(f"state of {name}", self.requests.call(master, broker_runtime()))
+        late = await self._late(master, runtime) if self.needs.late and runtime is not None else None
+        ends = await all_results(self._end(master, queue_id) for queue_id in self.queue_ids)
         view = SetView(
             broker_name=name,
             master=await self._identity(master, runtime),
             counts=counts_of(definition),
-            slaves=dict(zip(self._addresses.slaves, slaves, strict=True)),
-            ends={queue_id: end for queue_id, end in zip(self._queue_ids, ends, strict=True) if end is not None},
-            log=_log_position(runtime) if self._needs.log else None,
+            slaves=dict(zip(self.addresses.slaves, slaves, strict=True)),
+            ends={queue_id: end for queue_id, end in zip(self.queue_ids, ends, strict=True) if end is not None},
+            log=_log_position(runtime) if self.needs.log else None,
             late=late,
             offsets=None if offsets is None else offsets.by_group,
             broadcast_offsets=None if offsets is None else offsets.broadcast_by_group,
         )
-        if self._needs.log and view.log is None:
-            self._missing.append(f"{name} at {master} does not answer how far its commit log is dispatched")
-        return SetAnswer(view, definition, self._missing)
+        if self.needs.log and view.log is None:
+            self.missing.append(f"{name} at {master} does not answer how far its commit log is dispatched")
+        return SetAnswer(view, definition, self.missing)
 
     async def _answer(self, what: str, call: Awaitable[Found]) -> Found | None:
-        """Return the answer, or None with a sentence in `missing`."""
         try:
             return await call
         except FAILURES as error:
             # Of a broker that does not answer, what it was asked first is enough.
-            if not (isinstance(error, NotSent) and self._missing):
-                self._missing.append(f"{what}: {_reason(error)}")
+            if not (isinstance(error, NotSent) and self.missing):
+                self.missing.append(f"{what}: {_reason(error)}")
             return None
 
     async def _identity(self, master: str, runtime: BrokerRuntime | None) -> MasterIdentity | None:
@@ -139,16 +129,16 @@ class SetObserver:
         if runtime is None:
             return None
         if runtime.boot_unix_ms is None:
-            self._missing.append(f"{self._name} at {master} does not answer when it was started")
+            self.missing.append(f"{self.addresses.broker_name} at {master} does not answer when it was started")
             return None
-        if not self._addresses.is_elected and not await self._is_master(master):
-            self._missing.append(f"{master} of {self._name} is a slave that acts as master")
+        if not self.addresses.is_elected and not await self._is_master(master):
+            self.missing.append(f"{master} of {self.addresses.broker_name} is a slave that acts as master")
             return None
         return MasterIdentity(master, runtime.boot_unix_ms)
 
     async def _is_master(self, address: str) -> bool:
         try:
-            return (await self._requests.call(address, ha_status())).is_master
+            return (await self.requests.call(address, ha_status())).is_master
         except (NotSupported, Refused):
             # Before 5.0 no slave acts as master, and DLedger has leaders of its own.
             return True
@@ -156,16 +146,13 @@ class SetObserver:
             return False
 
     async def _slave(self, address: str) -> QueueCounts | None:
-        try:
-            definition = await topic_of(self._requests, address, self._topic)
-        except FAILURES:
-            return None
+        definition = await or_none(topic_of(self.requests, address, self.topic))
         return None if definition is None else counts_of(definition)
 
     async def _end(self, master: str, queue_id: int) -> QueueEnds | None:
-        call, queue = self._requests.call, f"queue {queue_id} at {master}"
-        first = await self._answer(queue, call(master, min_offset(self._topic, queue_id)))
-        last = await self._answer(queue, call(master, max_offset(self._topic, queue_id)))
+        call, queue = self.requests.call, f"queue {queue_id} at {master}"
+        first = await self._answer(queue, call(master, min_offset(self.topic, queue_id)))
+        last = await self._answer(queue, call(master, max_offset(self.topic, queue_id)))
         if last is None:
             return None
         # A queue whose begin cannot be read is not taken for an empty one.
@@ -174,7 +161,7 @@ class SetObserver:
     async def _late(self, master: str, runtime: BrokerRuntime) -> LateSources | None:
         timed = await self._answer(f"timed messages at {master}", self._timed(master))
         half = await self._answer(f"transactions at {master}", self._half_messages(master))
-        options = await self._answer(f"options of {master}", self._requests.call(master, broker_options(_OPTIONS)))
+        options = await self._answer(f"options of {master}", self.requests.call(master, broker_options(_OPTIONS)))
         in_rocksdb = self._rocksdb_half_messages(master, options or {})
         rocksdb = await self._answer(f"transactions at {master}", in_rocksdb)
         levels = await self._levels(master, runtime)
@@ -197,7 +184,7 @@ class SetObserver:
             level: DelayProgress(delivered=shown.delivered_offset, end=shown.max_offset)
             for level, shown in runtime.delay_levels.items()
         }
-        request = self._requests.call(master, queue_offsets(SCHEDULE_TOPIC))
+        request = self.requests.call(master, queue_offsets(SCHEDULE_TOPIC))
         queues = await self._answer(f"delayed messages at {master}", request)
         if queues is None:
             return None
@@ -208,7 +195,7 @@ class SetObserver:
 
     async def _timed(self, master: str) -> int:
         try:
-            return await self._requests.call(master, timed_messages(self._topic))
+            return await self.requests.call(master, timed_messages(self.topic))
         except NotSupported:
             return 0
         except Refused as error:
@@ -217,18 +204,18 @@ class SetObserver:
             raise
 
     async def _half_messages(self, master: str) -> int:
-        end = await self._requests.call(master, max_offset(HALF_TOPIC, 0))
+        end = await self.requests.call(master, max_offset(HALF_TOPIC, 0))
         if not end:
             return 0
-        checked = await self._requests.call(master, committed_offset(HALF_GROUP, HALF_TOPIC, 0))
+        checked = await self.requests.call(master, committed_offset(HALF_GROUP, HALF_TOPIC, 0))
         return max(end - (checked or 0), 0)
 
     async def _rocksdb_half_messages(self, master: str, options: Mapping[str, str]) -> int:
         # Other releases would make a queue of that topic.
         if options.get("transRocksDBEnable") != "true":
             return 0
-        first = await self._requests.call(master, min_offset(ROCKSDB_HALF_TOPIC, 0))
-        end = await self._requests.call(master, max_offset(ROCKSDB_HALF_TOPIC, 0))
+        first = await self.requests.call(master, min_offset(ROCKSDB_HALF_TOPIC, 0))
+        end = await self.requests.call(master, max_offset(ROCKSDB_HALF_TOPIC, 0))
         return max(end - max(first or 0, 0), 0)
 
 

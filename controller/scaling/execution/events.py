@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from controller.scaling.resize.operation import FINISHED, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeOperation, first_sentences
 from controller.scaling.rules.phases import is_overdue, writes_paused_since
 from history.rows import BrokerRef, Record
 from history.schemas import SCALING
 from serving.logging.events import Level
+from serving.shapes.scaling import FINISHED, ResizeKind, ResizePhase
 from serving.telemetry.events import Count, Counter, Event, Gauge, Measure, Observation, Timer
 
 #: Failures of one line, and characters of each sentence: a resize can wait for hundreds of groups and queues.
@@ -245,10 +246,8 @@ class ResizeActionsFailed(_OfResize, frozen=True, kw_only=True):
     failures: tuple[str, ...]
 
     def line(self) -> dict[str, object]:
-        shown = [text[:SENTENCE_CHARS_MAX] for text in self.failures[:SENTENCES_MAX]]
-        if more := len(self.failures) - len(shown):
-            shown.append(f"and {more} more")
-        failed = {"phase": self.operation.phase.value, "failed": len(self.failures), "failures": shown}
+        shown = first_sentences([text[:SENTENCE_CHARS_MAX] for text in self.failures], SENTENCES_MAX)
+        failed = {"phase": self.operation.phase.value, "failed": len(self.failures), "failures": list(shown)}
         return {**super().line(), **failed}
 
     def counted(self) -> tuple[Count]:

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.scaling.execution.broker_views import FAILURES
-from controller.scaling.execution.requests import ClientQueries, ClientRound, Requests
+from controller.scaling.execution.requests import FAILURES, ClientQueries, ClientRound, Requests
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId
 from remoting.admin.clients import RunningConsumer
@@ -93,8 +92,6 @@ ClientChoice = Callable[[ConnectedMembers], Collection[str]]
 
 
 class GroupObserver:
-    """Queries the masters of a topic about its groups."""
-
     def __init__(self, requests: Requests, clients: ClientQueries, kinds: GroupKinds) -> None:
         self._requests = requests
         self._clients = clients

@@ -7,18 +7,32 @@ from typing import Final
 
 from msgspec import structs
 
-from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetAnswer, SetObserver, topic_of
+from controller.scaling.execution.broker_views import SetAddresses, SetAnswer, SetObserver, counts_of, topic_of
 from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupKinds, GroupObserver
-from controller.scaling.execution.requests import ClientQueries, GroupDefinitions, RoundRequests, SharedOffsets
-from controller.scaling.resize.observation import GroupView, NameServerView, ResizeObservation, SetView, StaleProducers
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
-from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
+from controller.scaling.execution.requests import (
+    FAILURES,
+    ClientQueries,
+    GroupDefinitions,
+    RoundRequests,
+    SharedOffsets,
+    answers_of,
+)
+from controller.scaling.resize.observation import (
+    SPECIAL_TYPES,
+    GroupView,
+    NameServerView,
+    ResizeObservation,
+    SetView,
+    StaleProducers,
+    TopicTraits,
+)
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.phases import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
 from controller.scaling.rules.quiet import stale_producers
 from remoting.admin.client import AdminClient
-from remoting.admin.clients import ProducerClient, producers
+from remoting.admin.clients import producers
 from remoting.admin.route_fetches import ClientFetches, host_of, watch_route_fetches
 from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, order_conf, registered_and_away, route_of
 from remoting.admin.topics import TopicDefinition
@@ -26,6 +40,7 @@ from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
+from serving.shapes.scaling import ResizeKind
 from store.store import SetStore
 
 #: A watch lasts so long without another request; the next round prolongs it.
@@ -33,41 +48,27 @@ KEEP_MS: Final = 600_000
 
 
 class ProducerFetches:
-    """Watches the routes of topics that are to be resized."""
-
     def __init__(self, admin: AdminClient, name_servers: Callable[[], tuple[str, ...]]) -> None:
         self._admin = admin
         self._name_servers = name_servers
 
     async def begin(self, topic: str) -> None:
         """Watch a topic that may be resized: who has which route is known only from then on."""
-        await all_results(self._fetches(each, topic) for each in self._name_servers())
+        await self._fetches(topic)
 
     async def stale(self, operation: ResizeOperation, masters: Collection[str]) -> StaleProducers:
-        """Return the producers that have not fetched the lowered write numbers."""
-        answers = await all_results(self._fetches(each, operation.topic) for each in self._name_servers())
-        return stale_producers(operation, answers, await self._hosts(masters))
+        return stale_producers(operation, await self._fetches(operation.topic), await self._hosts(masters))
 
-    async def _fetches(self, address: str, topic: str) -> ClientFetches | None:
-        try:
-            return await self._admin.call(address, watch_route_fetches(topic, KEEP_MS))
-        except FAILURES:
-            return None
+    async def _fetches(self, topic: str) -> list[ClientFetches | None]:
+        return await answers_of(self._admin, self._name_servers(), watch_route_fetches(topic, KEEP_MS))
 
     async def _hosts(self, masters: Collection[str]) -> frozenset[str] | None:
         """Return the hosts of all producers that brokers know; None if a broker does not tell."""
-        found = await all_results(self._producers(each) for each in masters)
-        answered = [each for each in found if each is not None]
-        addresses = [client.remote_address for each in answered for client in each]
+        found = await answers_of(self._admin, masters, producers())
+        addresses = [client.remote_address for each in found for client in each or ()]
         known = [each for each in addresses if each is not None]
-        is_everybody = len(answered) == len(found) and len(known) == len(addresses)
+        is_everybody = None not in found and len(known) == len(addresses)
         return frozenset(map(host_of, known)) if is_everybody else None
-
-    async def _producers(self, master: str) -> tuple[ProducerClient, ...] | None:
-        try:
-            return await self._admin.call(master, producers())
-        except FAILURES:
-            return None
 
 
 #: Attributes of ordered topics: compaction keeps the last message of a key in each queue.
@@ -96,8 +97,6 @@ class _NameServerAnswer:
 
 
 class TopicObserver:
-    """Makes observations of any topic."""
-
     def __init__(
         self,
         admin: AdminClient,
@@ -229,10 +228,7 @@ class TopicObserver:
         except FAILURES as error:
             failure = f"NameServer {address} does not answer about {topic}: {error}"
             return _NameServerAnswer(view=NameServerView(address=address, counts=None), route=None, failure=failure)
-        counts = {
-            name: QueueCounts(queues.read_queue_nums, queues.write_queue_nums, queues.perm)
-            for name, queues in (route.queues.items() if route is not None else ())
-        }
+        counts = {name: counts_of(queues) for name, queues in (route.queues.items() if route is not None else ())}
         sends = route is not None and route.order_conf is not None
         view = NameServerView(address=address, counts=counts, order_conf=conf, sends_order_conf=sends)
         return _NameServerAnswer(view=view, route=route)
@@ -297,16 +293,16 @@ class TopicObserver:
     async def _with_unrouted(self, observation: ResizeObservation, topic: str) -> ResizeObservation:
         """Return an observation with what masters answer that have no route to the topic: it may be deleted there."""
         clusters = await self._clusters()
-        views = await all_results(self._unrouted(each, topic, clusters) for each in observation.sets.values())
-        return replace(observation, sets={each.broker_name: each for each in views})
 
-    async def _unrouted(self, view: SetView, topic: str, clusters: Collection[ClusterBrokers]) -> SetView:
-        name = view.broker_name
-        if self._sets.get(name) is not None:
-            return view
-        masters = (each.master_address for each in _registered(name, clusters))
-        found = {await self._has_topic(each, topic) for each in masters if each is not None}
-        return replace(view, has_topic=found != {False})
+        async def unrouted(view: SetView) -> SetView:
+            if self._sets.get(view.broker_name) is not None:
+                return view
+            masters = (each.master_address for each in _registered(view.broker_name, clusters))
+            found = {await self._has_topic(each, topic) for each in masters if each is not None}
+            return replace(view, has_topic=found != {False})
+
+        views = await all_results(map(unrouted, observation.sets.values()))
+        return replace(observation, sets={each.broker_name: each for each in views})
 
     async def _has_topic(self, address: str, topic: str) -> bool | None:
         try:
@@ -315,13 +311,7 @@ class TopicObserver:
             return None
 
     async def _clusters(self) -> list[ClusterBrokers]:
-        async def answered(address: str) -> ClusterBrokers | None:
-            try:
-                return await self._admin.call(address, registered_and_away())
-            except FAILURES:
-                return None
-
-        found = await all_results(answered(each) for each in self._name_servers())
+        found = await answers_of(self._admin, self._name_servers(), registered_and_away())
         return [each for each in found if each is not None]
 
     async def _away_sets(self, clusters: Collection[str]) -> set[str]:
@@ -347,19 +337,18 @@ class TopicObserver:
     async def _with_definitions(self, observation: ResizeObservation) -> ResizeObservation:
         groups = [each.name for each in observation.groups or ()]
         missing: list[str] = []
-        views = await all_results(
-            self._with_unknown_groups(each, groups, missing) for each in observation.sets.values()
-        )
-        return replace(observation, sets={each.broker_name: each for each in views}, missing=tuple(missing))
 
-    async def _with_unknown_groups(self, view: SetView, groups: list[str], missing: list[str]) -> SetView:
-        assert view.master is not None, "a round with missing answers needs no more"
-        try:
-            unknown = await self._definitions.unknown(view.master.address, groups)
-        except FAILURES as error:
-            missing.append(f"groups that are configured at {view.master.address}: {error}")
-            return view
-        return replace(view, unknown_groups=unknown)
+        async def with_unknown_groups(view: SetView) -> SetView:
+            assert view.master is not None, "a round with missing answers needs no more"
+            try:
+                unknown = await self._definitions.unknown(view.master.address, groups)
+            except FAILURES as error:
+                missing.append(f"groups that are configured at {view.master.address}: {error}")
+                return view
+            return replace(view, unknown_groups=unknown)
+
+        views = await all_results(map(with_unknown_groups, observation.sets.values()))
+        return replace(observation, sets={each.broker_name: each for each in views}, missing=tuple(missing))
 
 
 def has_order(definition: TopicDefinition) -> bool:

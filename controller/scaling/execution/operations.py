@@ -5,16 +5,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.scaling.resize.operation import (
-    NEEDS_OPERATOR,
-    NewerOperation,
-    ResizeOperation,
-    ResizePhase,
-    decode_operation,
-    encode_operation,
-)
+from controller.scaling.resize.operation import OPERATION_FORMAT, ResizeOperation
 from controller.scaling.rules.phases import DELETED
 from remoting.slices import in_slices
+from serving.shapes.scaling import NEEDS_OPERATOR, ResizePhase
 from store.document_store import DocumentStore
 from store.documents import DocumentKind
 from store.store import StoreError
@@ -34,10 +28,7 @@ class OperationSummary(NamedTuple):
 
 
 class DecodedOperations:
-    """The operations of one kind, by the name of their document, decoded once: each scrape of metrics lists them.
-
-    They are kept up to a limit; of the others only what a list is sorted and filtered by.
-    """
+    """The operations of one kind, decoded once up to a limit; of others only what a list is sorted and filtered by."""
 
     def __init__(self, documents: DocumentStore, kind: DocumentKind) -> None:
         self._documents = documents
@@ -62,7 +53,7 @@ class DecodedOperations:
         if text is None:
             return None
         if operation is None or kept_text != text:
-            operation = decoded(name, text)
+            operation = decode_operation(name, text)
         self._kept[name] = (text, operation)
         self._kept_bytes += len(text)
         while self._kept_bytes > KEPT_BYTES_MAX and len(self._kept) > 1:
@@ -71,7 +62,6 @@ class DecodedOperations:
         return operation
 
     def summaries(self) -> list[OperationSummary]:
-        """Return all operations that can be read."""
         return [found for _, found in self._look().values() if not isinstance(found, str)]
 
     def problems(self) -> dict[str, str]:
@@ -101,14 +91,26 @@ class DecodedOperations:
         return known
 
 
-def decoded(name: str, stored: bytes) -> ResizeOperation:
-    """Return a stored operation; raises StoreError with the name of its document if it cannot be read."""
+class _OperationFormat(msgspec.Struct):
+    format: int = OPERATION_FORMAT
+
+
+_decode_format: Final = msgspec.json.Decoder(_OperationFormat).decode
+_decode: Final = msgspec.json.Decoder(ResizeOperation).decode
+encode_operation: Final = msgspec.json.Encoder().encode
+
+
+def decode_operation(name: str, text: bytes) -> ResizeOperation:
+    """Return the operation of a document; raises StoreError if it cannot be read."""
     try:
-        return decode_operation(stored)
-    except NewerOperation as error:
-        raise StoreError(f"the operation stored as {name} {error}") from None
+        if (written := _decode_format(text).format) <= OPERATION_FORMAT:
+            return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"the operation stored as {name} cannot be read: {error}") from None
+    raise StoreError(
+        f"the operation stored as {name} has format {written}, and this release reads formats up to "
+        f"{OPERATION_FORMAT}: run the release that wrote it, or a later one"
+    )
 
 
 #: Ended operations that stay; the history of the controller has the older ones.
@@ -116,8 +118,6 @@ ENDED_MAX: Final = 500
 
 
 class OperationExists(ValueError):
-    """Another operation of the topic is under way."""
-
     def __init__(self, operation: ResizeOperation) -> None:
         self.operation = operation
         super().__init__(
@@ -155,7 +155,6 @@ class Operations:
         return sorted(taking, key=lambda each: (each.phase is ResizePhase.PLANNED, each.created_unix_ms))
 
     def ended(self) -> list[OperationSummary]:
-        """Return the operations that have ended, the newest first."""
         return sorted(self._ended.summaries(), key=lambda each: (-each.created_unix_ms, each.id))
 
     def former_sets(self, topic: str) -> tuple[str, ...]:
@@ -181,7 +180,6 @@ class Operations:
         return self._under_way.get(topic)
 
     def find(self, operation_id: str) -> ResizeOperation | None:
-        """Return an operation by its id, ended or not."""
         found = (each for each in self.under_way() if each.id == operation_id)
         return next(found, None) or self._ended.get(operation_id)
 
@@ -190,7 +188,7 @@ class Operations:
 
         def decide(stored: bytes | None) -> bytes:
             if stored is not None:
-                raise OperationExists(decoded(operation.topic, stored))
+                raise OperationExists(decode_operation(operation.topic, stored))
             return encode_operation(operation)
 
         await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, decide)
@@ -204,7 +202,7 @@ class Operations:
         """Store a changed operation if it is still as it was; raises OperationMoved, and StoreError."""
 
         def decide(stored: bytes | None) -> bytes:
-            if stored is None or decoded(before.topic, stored) != before:
+            if stored is None or decode_operation(before.topic, stored) != before:
                 raise OperationMoved(f"{before.id} has changed meanwhile")
             return encode_operation(after)
 
@@ -213,14 +211,11 @@ class Operations:
     async def change(
         self, operation: ResizeOperation, decide: Callable[[ResizeOperation], ResizeOperation]
     ) -> tuple[ResizeOperation, ResizeOperation]:
-        """Store what `decide` makes of the newest state of an operation, and return it before and after.
-
-        Raises what `decide` raises, OperationMoved if another operation has its place, and StoreError.
-        """
+        """Store what `decide` makes of the newest state; return both. Raises OperationMoved if the operation ended."""
         states: list[ResizeOperation] = []
 
         def decided(stored: bytes | None) -> bytes:
-            if stored is None or (before := decoded(operation.topic, stored)).id != operation.id:
+            if stored is None or (before := decode_operation(operation.topic, stored)).id != operation.id:
                 raise OperationMoved(f"{operation.id} has ended meanwhile")
             states[:] = [before, decide(before)]
             return encode_operation(states[1])
@@ -230,11 +225,16 @@ class Operations:
 
     async def end(self, operation: ResizeOperation) -> None:
         """Move an ended operation to the others that have ended; can be repeated. Raises StoreError."""
+
+        def without(stored: bytes | None) -> bytes | None:
+            is_it = stored is None or decode_operation(operation.topic, stored).id == operation.id
+            return None if is_it else stored
+
         kind = DocumentKind.SCALING_HISTORY
         await self._documents.change(kind, operation.id, lambda _: encode_operation(operation))
         if operation.problem == DELETED:
             await self._documents.change(DocumentKind.GROUP_KINDS, operation.topic, lambda _: None)
-        await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, _removed(operation))
+        await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, without)
         for each in self.ended()[ENDED_MAX:]:
             await self._documents.change(kind, each.id, lambda _: None)
 
@@ -252,10 +252,3 @@ def _readable(operations: DecodedOperations, name: str) -> ResizeOperation | Non
         return operations.get(name)
     except StoreError:
         return None
-
-
-def _removed(operation: ResizeOperation) -> Callable[[bytes | None], bytes | None]:
-    def decide(stored: bytes | None) -> bytes | None:
-        return None if stored is None or decoded(operation.topic, stored).id == operation.id else stored
-
-    return decide

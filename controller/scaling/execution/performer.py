@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
+from controller.scaling.execution.broker_views import counts_of, topic_of
+from controller.scaling.execution.requests import FAILURES
 from controller.scaling.resize.decision import (
     ChangeCounts,
     GiveLocks,
@@ -40,8 +41,6 @@ _NOTHING_SENT: Final = (NotSent, ConnectionRefused, OutOfResources)
 
 
 class ActionPerformer:
-    """Sends the changes of resizes."""
-
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
         self._clock = clock
@@ -55,53 +54,37 @@ class ActionPerformer:
 
         `may_write` returns False once another controller may lead, or has led; it is called right before each change.
         """
-        changes = BrokerChanges(self._admin, may_write, self._clock, self._unanswered)
-        outcomes = await all_results(changes.attempt(topic, each) for each in actions)
+        outcomes = await all_results(self._attempt(topic, each, may_write) for each in actions)
         return tuple(each for each in outcomes if each)
 
-
-class BrokerChanges:
-    """The changes of one round."""
-
-    def __init__(
-        self, admin: AdminClient, may_write: Callable[[], bool], clock: Clock, unanswered: dict[tuple[str, str], int]
-    ) -> None:
-        self._admin = admin
-        self._may_write = may_write
-        self._clock = clock
-        #: As above, of all rounds.
-        self._unanswered = unanswered
-
-    async def attempt(self, topic: str, action: ResizeAction) -> str:
-        """Carry out an action, and return why it did not succeed; blank if it did."""
+    async def _attempt(self, topic: str, action: ResizeAction, may_write: Callable[[], bool]) -> str:
         try:
             match action:
                 case ChangeCounts():
-                    return await self._change_counts(topic, action)
+                    return await self._change_counts(topic, action, may_write)
                 case StoreGroupOffset():
-                    return await self._store_offset(topic, action)
+                    return await self._store_offset(topic, action, may_write)
                 case PutOrderConf():
-                    return await self._put_order_conf(topic, action)
+                    return await self._put_order_conf(topic, action, may_write)
                 case GiveLocks():
-                    await self._write(
-                        action.address, unlock_queues(action.client_id, action.group, _queues(topic, action))
-                    )
+                    given = unlock_queues(action.client_id, action.group, _queues(topic, action))
+                    await self._write(action.address, given, may_write)
                     return ""
                 case HoldLocks():
-                    return await self._hold_locks(topic, action)
+                    return await self._hold_locks(topic, action, may_write)
         except FAILURES as error:
             return f"{action.address}: {error}"
 
-    async def _write(self, address: str, request: AdminRequest[Found]) -> Found:
+    async def _write(self, address: str, request: AdminRequest[Found], may_write: Callable[[], bool]) -> Found:
         """Send a change; raises NotSent if another controller may lead once the connection is there."""
 
         def before_send() -> None:
-            if not self._may_write():
+            if not may_write():
                 raise NotSent(address, "another controller may lead")
 
         return await self._admin.call(address, request, before_send)
 
-    async def _change_counts(self, topic: str, action: ChangeCounts) -> str:
+    async def _change_counts(self, topic: str, action: ChangeCounts, may_write: Callable[[], bool]) -> str:
         present = await topic_of(self._admin, action.address, topic)
         if present is None or counts_of(present) != action.before:
             return f"{action.broker_name} does not show {action.before} any more"
@@ -109,15 +92,15 @@ class BrokerChanges:
         wanted = replace(present, read_queue_nums=after.read, write_queue_nums=after.write, perm=after.perm)
         if (left_ms := self._unanswered.get((action.address, topic), 0) - self._clock.now_ms()) > 0:
             return f"{action.broker_name} has not answered an earlier change: the next one in {left_ms / 1000:.0f} s"
-        await self._update(action.address, wanted)
+        await self._update(action.address, wanted, may_write)
         stored = await topic_of(self._admin, action.address, topic)
         if stored != wanted:
             return f"{action.broker_name} has stored {stored} instead of {wanted}"
         return ""
 
-    async def _update(self, address: str, wanted: TopicDefinition) -> None:
+    async def _update(self, address: str, wanted: TopicDefinition, may_write: Callable[[], bool]) -> None:
         try:
-            await self._write(address, update_topic(wanted))
+            await self._write(address, update_topic(wanted), may_write)
         except _NOTHING_SENT:
             raise
         except InvokeError:
@@ -128,7 +111,7 @@ class BrokerChanges:
             self._unanswered[address, wanted.topic] = now_ms + UNANSWERED_MS
             raise
 
-    async def _store_offset(self, topic: str, action: StoreGroupOffset) -> str:
+    async def _store_offset(self, topic: str, action: StoreGroupOffset, may_write: Callable[[], bool]) -> str:
         where = f"offset of group {action.group} in {action.broker_name}/{action.queue_id}"
         stored = await self._admin.call(action.address, committed_offset(action.group, topic, action.queue_id))
         # Brokers before 5.0 answer 0 where nothing is stored.
@@ -136,16 +119,16 @@ class BrokerChanges:
             return f"{where} is {stored} meanwhile"
         try:
             request = commit_offset(action.group, topic, action.queue_id, action.offset)
-            outcome = await self._write(action.address, request)
+            outcome = await self._write(action.address, request, may_write)
         except Refused as error:
             if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 return f"{where}: {action.address} has no configuration of the group"
             raise
         return f"{where}: a reset of it waits for its consumer" if outcome is OffsetCommit.RESET_PENDING else ""
 
-    async def _hold_locks(self, topic: str, action: HoldLocks) -> str:
+    async def _hold_locks(self, topic: str, action: HoldLocks, may_write: Callable[[], bool]) -> str:
         queues = _queues(topic, action)
-        locked = await self._write(action.address, lock_queues(action.client_id, action.group, queues))
+        locked = await self._write(action.address, lock_queues(action.client_id, action.group, queues), may_write)
         held = sorted(each.queue_id for each in queues if each not in locked)
         if not held:
             return ""
@@ -154,9 +137,9 @@ class BrokerChanges:
             "keys may break"
         )
 
-    async def _put_order_conf(self, topic: str, action: PutOrderConf) -> str:
+    async def _put_order_conf(self, topic: str, action: PutOrderConf, may_write: Callable[[], bool]) -> str:
         request = delete_order_conf(topic) if action.value is None else put_order_conf(topic, action.value)
-        await self._write(action.address, request)
+        await self._write(action.address, request, may_write)
         stored = await self._admin.call(action.address, order_conf(topic))
         return "" if stored == action.value else f"{action.address} has orderTopicConf {stored} of {topic}"
 

@@ -17,9 +17,29 @@ from remoting.admin.client import AdminClient
 from remoting.admin.clients import RunningConsumer, running_consumer
 from remoting.admin.groups import configured_groups
 from remoting.admin.offset_table import OffsetTable, TopicOffsets, UnreadableOffsets, all_offsets
-from remoting.background_tasks import start_task
+from remoting.background_tasks import all_results, start_task
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, NotSent, Refused, without_origin
+
+Found = TypeVar("Found")
+
+#: What a peer can do instead of answering.
+FAILURES: Final = (InvokeError, Refused, BodyError)
+
+
+async def or_none(call: Awaitable[Found]) -> Found | None:
+    try:
+        return await call
+    except FAILURES:
+        return None
+
+
+async def answers_of(admin: AdminClient, addresses: Iterable[str], wanted: AdminRequest[Found]) -> list[Found | None]:
+    async def answer(address: str) -> Found | None:
+        return await or_none(admin.call(address, wanted))
+
+    return await all_results(map(answer, addresses))
+
 
 #: How long a client that did not answer is not queried again; twice as long after each further time, up to the second.
 SILENT_MS: Final = 60_000
@@ -43,8 +63,6 @@ class _Silence(NamedTuple):
 
 @dataclass(slots=True)
 class ClientRound:
-    """One round of one topic."""
-
     ends_ms: int
     #: By broker.
     tried_again: Counter[str] = field(default_factory=Counter)
@@ -77,7 +95,7 @@ class ClientQueries:
         except InvokeTimeout:
             self._keep_silent(client)
             return None
-        except (InvokeError, Refused, BodyError):
+        except FAILURES:
             # That says nothing about the client: a connection that breaks ends the requests to all clients of a broker.
             return None
         self._silent.pop(client, None)
@@ -168,7 +186,7 @@ class _BrokerOffsets:
             topics, self._next = self._topics, None
             try:
                 return await read_offsets(await self._admin.call(self._address, all_offsets()), topics)
-            except (InvokeError, Refused, BodyError) as error:
+            except FAILURES as error:
                 return without_origin(error)
 
 
@@ -191,14 +209,8 @@ async def read_offsets(table: OffsetTable, topics: Collection[str]) -> _Offsets:
     return readable | errors
 
 
-Found = TypeVar("Found")
-
-
 class RoundRequests:
-    """Sends the requests of one round: a peer that has not answered one of them gets no other one in it.
-
-    Otherwise a master that hangs would be waited for once for each of its queues.
-    """
+    """The requests of one round: a master that hangs is waited for once, and not for each of its queues."""
 
     def __init__(self, admin: AdminClient, offsets: SharedOffsets) -> None:
         self._admin = admin
@@ -238,10 +250,7 @@ _VERSION: Final = re.compile(r"V(\d+)_(\d+)")
 
 
 class GroupDefinitions:
-    """Queries brokers for their configured groups, and keeps the answers for some seconds.
-
-    Source: docs/protocol/broker-admin.md 13 and 22.
-    """
+    """The configured groups of brokers, kept for some seconds. Source: docs/protocol/broker-admin.md 13 and 22."""
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin

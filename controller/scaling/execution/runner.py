@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -17,14 +17,13 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationMoved, Operations, why_no_turn
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
-from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.resize.request import ResizePlan, TopicTraits
+from controller.scaling.resize.observation import ResizeObservation, TopicTraits
+from controller.scaling.resize.operation import ResizeOperation, first_sentences
 from controller.scaling.rules.phases import begin_phase, decide_step, round_ms
 from controller.scaling.rules.plan import checked, plan_resize
 from controller.scaling.rules.round import ResizeRound
 from remoting.clock import Clock
-from serving.shapes.scaling import ResizeRequest
+from serving.shapes.scaling import ResizeKind, ResizePhase, ResizePlan, ResizeRequest
 from serving.telemetry.events import Count, Counted, Emit
 from store.store import StoreError
 
@@ -38,26 +37,18 @@ WAITS_SHOWN_MAX: Final = 50
 PRECHECK_MS: Final = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResizeStatus:
-    """What a running operation waits for."""
-
-    phase: ResizePhase
-    phase_since_unix_ms: int
+class ResizeStatus(NamedTuple):
+    #: The operation in that phase.
+    operation: ResizeOperation
     waits_for: tuple[str, ...]
-    observed_unix_ms: int
+    #: None before the first round of the phase.
+    observed_unix_ms: int | None
     #: How long the phase has waited; time in which an answer was missing does not count.
     waited_ms: int
-
-    def is_of(self, operation: ResizeOperation) -> bool:
-        """Return False if it is about a phase before the present one."""
-        return (self.phase, self.phase_since_unix_ms) == (operation.phase, operation.phase_since_unix_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """A plan, and what it was made of."""
-
     plan: ResizePlan
     traits: TopicTraits
     observation: ResizeObservation
@@ -78,11 +69,9 @@ class _Run:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its task does nothing any more."""
         return self.task is not None and self.task.done()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the next round."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.wake.wait()
@@ -90,8 +79,6 @@ class _Run:
 
 
 class ResizeRunner:
-    """The tasks of all operations under way."""
-
     def __init__(
         self,
         operations: Operations,
@@ -113,13 +100,16 @@ class ResizeRunner:
         self._may_write = may_write
         #: Tasks by id, those that were stopped and have not ended included.
         self._runs: dict[str, _Run] = {}
-        #: By id.
-        self._statuses: dict[str, ResizeStatus] = {}
+        #: What each operation waits for, by id.
+        self.statuses: dict[str, ResizeStatus] = {}
 
-    @property
-    def statuses(self) -> Mapping[str, ResizeStatus]:
-        """What each operation waits for, by id."""
-        return self._statuses
+    def status_of(self, operation: ResizeOperation) -> ResizeStatus:
+        """Return what an operation waits for, by the last round of its present phase."""
+        status = self.statuses.get(operation.id)
+        began = operation.phase, operation.phase_since_unix_ms
+        if status is None or (status.operation.phase, status.operation.phase_since_unix_ms) != began:
+            return ResizeStatus(operation, (), None, operation.waited_ms)
+        return status
 
     def groups_seen(self, operation_id: str) -> frozenset[str]:
         """Return the groups of the topic that a running operation has seen last; none of one that does not run."""
@@ -127,7 +117,6 @@ class ResizeRunner:
         return frozenset() if run is None else run.groups
 
     def wake(self, operation_id: str) -> None:
-        """Begin the next round of an operation at once."""
         if (run := self._runs.get(operation_id)) is not None:
             run.wake.set()
 
@@ -152,29 +141,26 @@ class ResizeRunner:
         for run in self._runs.values():
             if run.task is not None:
                 run.task.cancel()
-        self._statuses.clear()
+        self.statuses.clear()
 
     async def _run(self, operation: ResizeOperation, run: "_Run") -> None:
         try:
-            await self._run_to_end(operation, run)
+            progress = begin_phase(operation, self._clock.now_ms())
+            while not operation.is_finished:
+                try:
+                    operation, progress, pause_s = await self._round(operation, progress, run)
+                except OperationMoved:
+                    stored = self._stored(operation)
+                    if stored is None:
+                        return
+                    operation, progress, pause_s = stored, begin_phase(stored), 0.0
+                except (StoreError, Exception) as error:  # noqa: BLE001  # whatever it is, it is reported and tried again
+                    self._round_failed(operation, error)
+                    pause_s = FAILED_ROUND_S
+                await run.sleep(pause_s)
+            await self._end(operation)
         finally:
-            self._statuses.pop(operation.id, None)
-
-    async def _run_to_end(self, operation: ResizeOperation, run: "_Run") -> None:
-        progress = begin_phase(operation, self._clock.now_ms())
-        while not operation.is_finished:
-            try:
-                operation, progress, pause_s = await self._round(operation, progress, run)
-            except OperationMoved:
-                stored = self._stored(operation)
-                if stored is None:
-                    return
-                operation, progress, pause_s = stored, begin_phase(stored), 0.0
-            except (StoreError, Exception) as error:  # noqa: BLE001  # whatever it is, it is reported and tried again
-                self._round_failed(operation, error)
-                pause_s = FAILED_ROUND_S
-            await run.sleep(pause_s)
-        await self._end(operation)
+            self.statuses.pop(operation.id, None)
 
     def _stored(self, operation: ResizeOperation) -> ResizeOperation | None:
         """Return what an operator has made of an operation; None if it is gone, or cannot be read."""
@@ -227,7 +213,6 @@ class ResizeRunner:
         return after, begin_phase(after), 0.0
 
     async def plan(self, request: ResizeRequest) -> PlanFacts:
-        """Return the plan of a request, and what it was made of."""
         traits, observation = await self._observer.facts(request.topic)
         traits = msgspec.structs.replace(traits, former_sets=self._operations.former_sets(request.topic))
         return PlanFacts(plan=plan_resize(request, traits, observation), traits=traits, observation=observation)
@@ -267,16 +252,8 @@ class ResizeRunner:
         self._emit(ResizeRoundFailed(operation=operation, error=error, is_fault=not isinstance(error, StoreError)))
 
     def _set_status(self, operation: ResizeOperation, waits_for: tuple[str, ...], waited_ms: int) -> None:
-        shown = waits_for[:WAITS_SHOWN_MAX]
-        if beyond := len(waits_for) - len(shown):
-            shown = (*shown, f"and {beyond} more")
-        self._statuses[operation.id] = ResizeStatus(
-            phase=operation.phase,
-            phase_since_unix_ms=operation.phase_since_unix_ms,
-            waits_for=shown,
-            observed_unix_ms=self._clock.unix_ms(),
-            waited_ms=waited_ms,
-        )
+        shown = first_sentences(waits_for, WAITS_SHOWN_MAX)
+        self.statuses[operation.id] = ResizeStatus(operation, shown, self._clock.unix_ms(), waited_ms)
 
 
 _ORDERED: Final[Mapping[ResizeKind, Literal["", "pause", "gate"]]] = {

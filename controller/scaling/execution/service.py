@@ -5,7 +5,7 @@ It depends on the store and on brokers, and nothing depends on it: elections go 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
@@ -18,15 +18,14 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationExists, Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.requests import ClientQueries
-from controller.scaling.execution.runner import LOOK_S, ResizeRunner, ResizeStatus
+from controller.scaling.execution.runner import LOOK_S, ResizeRunner
 from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules import commands
 from controller.scaling.rules.plan import planned_operation
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.shapes.scaling import ResizeRequest
+from serving.shapes.scaling import ResizePlan, ResizeRequest
 from serving.telemetry.events import Emit, Measure
 from store.document_store import DocumentStore
 from store.documents import OPERATION_KINDS
@@ -53,29 +52,22 @@ class ScalingOptions(NamedTuple):
 
     @classmethod
     def of(cls, config: ControllerConfig) -> "ScalingOptions":
-        """Return the options of a configuration."""
         name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
         return cls(name_servers, config.scaling_operations_max, config.scaling_interval_ms)
 
 
 class ResizeRefused(Exception):
-    """The plan has problems: nothing was started."""
-
     def __init__(self, plan: ResizePlan) -> None:
         self.plan = plan
         super().__init__("; ".join(plan.problems))
 
 
 class OperationUnknown(Exception):
-    """There is no operation of that id."""
-
     def __init__(self, operation_id: str) -> None:
         super().__init__(f"there is no operation {operation_id}")
 
 
 class QueueScaling:
-    """Plans, starts, runs and stops resizes."""
-
     def __init__(
         self,
         *,
@@ -108,7 +100,7 @@ class QueueScaling:
             self.group_kinds,
             clock,
         )
-        self._runner = ResizeRunner(
+        self.runner = ResizeRunner(
             self.operations, self._observer, ActionPerformer(admin, clock), emit, clock, self._may_write
         )
         #: The term for which the documents are loaded.
@@ -132,34 +124,27 @@ class QueueScaling:
         """How often this controller has begun to lead."""
         return self._group.term
 
-    @property
-    def statuses(self) -> Mapping[str, ResizeStatus]:
-        """What operations under way wait for, by id."""
-        return self._runner.statuses
-
     async def run(self) -> None:
-        """Run operations while this controller leads, for ever."""
         try:
             while True:
                 await self.look()
                 await asyncio.sleep(LOOK_S)
         finally:
-            self._runner.stop()
+            self.runner.stop()
 
     async def look(self) -> None:
-        """Start what is stored and does not run, if this controller leads; stop everything if it does not."""
         if not self._group.is_leader:
-            self._runner.stop()
+            self.runner.stop()
             return
         if self._term != self._group.term:
-            self._runner.stop()
+            self.runner.stop()
             term = self._group.term
             with contextlib.suppress(StoreError):
                 await self.documents.load(lambda: self._group.leads_in(term))
                 await self.operations.read_all()
                 self._term = term
         if self.is_ready:
-            self._runner.look(self._term, self.options().running_max, self.begin)
+            self.runner.look(self._term, self.options().running_max, self.begin)
 
     def _may_write(self, term: int) -> bool:
         """Return whether this controller leads since that term began, and for long enough for a write to arrive."""
@@ -170,7 +155,7 @@ class QueueScaling:
     async def plan(self, request: ResizeRequest) -> ResizePlan:
         """Return what a resize would do, and what is in its way; changes nothing."""
         self._group.check_leads()
-        plan = (await self._runner.plan(request)).plan
+        plan = (await self.runner.plan(request)).plan
         under_way = self.operations.of_topic(request.topic)
         # What else it finds are the numbers of that resize.
         return plan if under_way is None else structs.replace(plan, problems=(str(OperationExists(under_way)),))
@@ -181,7 +166,7 @@ class QueueScaling:
         It is refused unless the set with the most queues has `before`: a growth must not become a shrink.
         """
         self.check_leads()
-        facts = await self._runner.plan(request)
+        facts = await self.runner.plan(request)
         plan = facts.plan
         most = max((max(planned.read, planned.write) for planned in plan.sets), default=before)
         if before is not None and most != before:
@@ -214,7 +199,7 @@ class QueueScaling:
         """Give up what a group has not consumed; raises as `abort` does."""
         self.check_leads()
         found = self.find(operation_id)
-        known = {*found.gated_groups, *self._runner.groups_seen(operation_id)}
+        known = {*found.gated_groups, *self.runner.groups_seen(operation_id)}
         # Nobody else has to answer about a group that the resize waits for.
         groups = known if found.is_finished or group in known else await self._groups_of(found.topic)
         return await self._change(
@@ -252,7 +237,6 @@ class QueueScaling:
         return tuple(each.name for each in groups)
 
     def find(self, operation_id: str) -> ResizeOperation:
-        """Return an operation; raises OperationUnknown."""
         operation = self.operations.find(operation_id)
         if operation is None:
             raise OperationUnknown(operation_id)
@@ -269,7 +253,7 @@ class QueueScaling:
         before, after = await self.operations.change(found, lambda each: command(each, self.clock.unix_ms()))
         if after.phase is not before.phase:
             self.emit(phase_entered(before, after))
-        self._runner.wake(operation_id)
+        self.runner.wake(operation_id)
         return after
 
     def check_leads(self) -> None:

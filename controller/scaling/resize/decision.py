@@ -57,10 +57,7 @@ ResizeAction = ChangeCounts | StoreGroupOffset | PutOrderConf | HoldLocks | Give
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseProgress:
-    """What the present leader has seen in the present phase; begun anew with each phase, and each leader.
-
-    A new leader begins with the waited time and the ends that were saved last.
-    """
+    """What this leader has seen in the present phase; it begins with the waited time and ends that were saved last."""
 
     #: Monotonic time of the last round in this phase, and in any; None before the first one.
     round_ms: int | None = None

@@ -6,8 +6,14 @@ What is not known is None, and never zero: a rule that needs it waits.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
+
+import msgspec
 
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueId
+
+#: Message types (5.5+) that give the number of queues a meaning, and which.
+SPECIAL_TYPES: Final = {"PRIORITY": "each queue is a priority", "LITE": "brokers place lite topics by its queues"}
 
 
 class GroupKind(Enum):
@@ -102,8 +108,6 @@ class SetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerView:
-    """What a NameServer answered about the topic."""
-
     address: str
     #: By broker name; None without an answer.
     counts: Mapping[str, QueueCounts] | None
@@ -114,16 +118,12 @@ class NameServerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumedQueue:
-    """A queue that a client consumes."""
-
     commit_offset: int
     cached: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientView:
-    """A member of a group."""
-
     client_id: str
     #: None if the client could not be queried.
     queues: Mapping[QueueId, ConsumedQueue] | None
@@ -141,7 +141,6 @@ class GroupView:
 
     @property
     def is_online(self) -> bool:
-        """True if a member is connected."""
         return self.kind is not GroupKind.OFFLINE
 
     @property
@@ -173,8 +172,6 @@ class StaleProducers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeObservation:
-    """One round."""
-
     #: Monotonic.
     now_ms: int
     unix_ms: int
@@ -194,3 +191,26 @@ class ResizeObservation:
     def is_in_no_route(self) -> bool:
         """True if every NameServer answered that it does not know the topic."""
         return bool(self.name_servers) and all(each.counts == {} for each in self.name_servers)
+
+
+class TopicTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a topic that only its plan needs."""
+
+    #: By broker name: its queues and addresses.
+    counts: dict[str, QueueCounts] = {}
+    clusters: dict[str, str] = {}
+    is_static: bool = False
+    #: Stored flag, message type FIFO, or compaction.
+    is_ordered: bool = False
+    #: Of SPECIAL_TYPES; blank for all others.
+    special_type: str = ""
+    #: None: there is no entry.
+    order_conf: str | None = None
+    #: Sets of the clusters of the topic that the controller knows, and no NameServer: they may have it.
+    absent_sets: tuple[str, ...] = ()
+    #: Other sets of these clusters that NameServers of ours remember, and of which no broker is registered.
+    away_sets: tuple[str, ...] = ()
+    #: Sets that had the topic at an earlier resize, by the stored operations.
+    former_sets: tuple[str, ...] = ()
+    #: By broker name: numbers of queues above the limit, whose ends nobody looks at.
+    too_many_queues: dict[str, int] = {}

@@ -5,12 +5,11 @@ leader, or a process that was killed, enters the stored phase again. Phases: doc
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from serving.shapes.scaling import ResizeOptions, ResizeWaits
+from serving.shapes.scaling import FINISHED, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
 
 _encode: Final = msgspec.json.Encoder().encode
 _CUT: Final = "..."
@@ -44,10 +43,18 @@ def limited_sentences(sentences: Sequence[str], bytes_max: int) -> tuple[str, ..
     return (*kept, f"and {beyond} more") if beyond else tuple(kept)
 
 
+def first_sentences(sentences: Sequence[str], limit: int) -> tuple[str, ...]:
+    """Return the first `limit` sentences, and how many there are beyond."""
+    beyond = len(sentences) - limit
+    return (*sentences[:limit], f"and {beyond} more") if beyond > 0 else tuple(sentences)
+
+
 def _bytes_of(text: str) -> int:
     return len(_encode(text))
 
 
+#: Who requests the resizes of mode `auto`: nobody has read the warnings of their plans.
+AUTOSCALER: Final = "autoscaler"
 #: The form in which operations are written; an older release must not go on with a newer one.
 OPERATION_FORMAT: Final = 2
 #: Finished phases that are stored with an operation; of more, the first and the last ones stay.
@@ -57,52 +64,6 @@ EVIDENCE_BYTES_MAX: Final = 1_000
 #: Why an operation is blocked or undone, in bytes of JSON.
 PROBLEM_BYTES_MAX: Final = 4_000
 
-
-class ResizeKind(StrEnum):
-    """How a topic is resized."""
-
-    GROW = "grow"
-    SHRINK = "shrink"
-    #: Writes pause until everything is consumed: keeps the order of each key (docs/protocol/queue-scaling.md 8, O1).
-    ORDERED = "ordered"
-    #: New queues are locked until the old ones are consumed: keeps that order without a pause (section 8, O2).
-    GATED = "gated"
-
-
-class ResizePhase(StrEnum):
-    """Where a resize is."""
-
-    PLANNED = "PLANNED"
-    PRECHECK = "PRECHECK"
-    PAUSE = "PAUSE"
-    GATE = "GATE"
-    SEED = "SEED"
-    READ_UP = "READ_UP"
-    ASSIGN = "ASSIGN"
-    WRITE_UP = "WRITE_UP"
-    RELEASE = "RELEASE"
-    VERIFY = "VERIFY"
-    WRITE_DOWN = "WRITE_DOWN"
-    QUIESCE = "QUIESCE"
-    LATE = "LATE"
-    DRAIN = "DRAIN"
-    CONFIRM = "CONFIRM"
-    RESIZE = "RESIZE"
-    UNPAUSE = "UNPAUSE"
-    READ_DOWN = "READ_DOWN"
-    WATCH = "WATCH"
-    REOPEN = "REOPEN"
-    ROLLBACK = "ROLLBACK"
-    BLOCKED = "BLOCKED"
-    CONFLICT = "CONFLICT"
-    DONE = "DONE"
-    ABORTED = "ABORTED"
-    REJECTED = "REJECTED"
-
-
-FINISHED: Final = frozenset({ResizePhase.DONE, ResizePhase.ABORTED, ResizePhase.REJECTED})
-#: Phases in which somebody has to act.
-NEEDS_OPERATOR: Final = frozenset({ResizePhase.BLOCKED, ResizePhase.CONFLICT})
 
 #: Phases that save the ends of queues that they see, until ends are confirmed again.
 _SEES_ENDS: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN})
@@ -123,13 +84,10 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def paused(self) -> "QueueCounts":
-        """The same without the permission to write."""
         return QueueCounts(self.read, self.write, self.perm & ~WRITE_PERM)
 
 
 class QueueId(NamedTuple):
-    """One queue of the topic."""
-
     broker_name: str
     queue_id: int
 
@@ -138,15 +96,12 @@ class QueueId(NamedTuple):
 
 
 class QueueOffset(msgspec.Struct, frozen=True, array_like=True):
-    """An offset in one queue."""
-
     broker_name: str
     queue_id: int
     offset: int
 
     @property
     def queue(self) -> QueueId:
-        """The queue."""
         return QueueId(self.broker_name, self.queue_id)
 
 
@@ -166,8 +121,6 @@ class MasterIdentity(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SetResize(msgspec.Struct, frozen=True, kw_only=True):
-    """What is changed on one broker set."""
-
     broker_name: str
     cluster: str
     before: QueueCounts
@@ -184,8 +137,6 @@ class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FinishedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase that has ended."""
-
     phase: ResizePhase
     began_unix_ms: int
     ended_unix_ms: int
@@ -200,8 +151,6 @@ class UndoneGrow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One resize of one topic."""
-
     format: int = OPERATION_FORMAT
     id: str
     topic: str
@@ -260,7 +209,6 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def is_finished(self) -> bool:
-        """True if nothing more will be done."""
         return self.phase in FINISHED
 
     @property
@@ -273,7 +221,6 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         )
 
     def set_of(self, broker_name: str) -> SetResize | None:
-        """Return what is changed on a broker set."""
         return next((each for each in self.sets if each.broker_name == broker_name), None)
 
     def entered(
@@ -301,36 +248,6 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             resume_phase=None,
             steps=_limited((*self.steps, step)),
         )
-
-
-class NewerOperation(ValueError):
-    """An operation that a later release has stored."""
-
-    def __init__(self, written: int) -> None:
-        super().__init__(
-            f"has format {written}, and this release reads formats up to {OPERATION_FORMAT}: run the release that "
-            "wrote it, or a later one"
-        )
-
-
-class _OperationFormat(msgspec.Struct):
-    format: int = OPERATION_FORMAT
-
-
-_decode_format: Final = msgspec.json.Decoder(_OperationFormat).decode
-_decode: Final = msgspec.json.Decoder(ResizeOperation).decode
-
-
-def decode_operation(text: bytes) -> ResizeOperation:
-    """Return a stored operation; raises NewerOperation, and msgspec.DecodeError for all else."""
-    if (written := _decode_format(text).format) > OPERATION_FORMAT:
-        raise NewerOperation(written)
-    return _decode(text)
-
-
-def encode_operation(operation: ResizeOperation) -> bytes:
-    """Return an operation as it is stored."""
-    return _encode(operation)
 
 
 def _limited(steps: tuple[FinishedStep, ...]) -> tuple[FinishedStep, ...]:

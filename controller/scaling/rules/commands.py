@@ -1,20 +1,13 @@
 """What an operator can do with a resize that is under way: abort, resume, waive a group, give up a set. Pure."""
 
 from collections.abc import Collection
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.scaling.resize.operation import (
-    LateMark,
-    QueueOffset,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import LateMark, QueueOffset, ResizeOperation, SetResize
 from controller.scaling.rules.path import PAUSED_END, may_hold_messages, reversed_grow
-from serving.shapes.scaling import WAIVED_GROUPS_MAX
+from serving.shapes.scaling import WAIVED_GROUPS_MAX, ResizeKind, ResizePhase
 
 #: Nothing has been changed on any broker.
 _UNTOUCHED: Final = frozenset({ResizePhase.PLANNED, ResizePhase.PRECHECK})
@@ -56,11 +49,10 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
             f"{operation.id} has given the ordered topic {operation.topic} its new queues. Let it end: fewer queues "
             "would mix the order of keys"
         )
-    changes: dict[str, Any] = {"ends_as": ResizePhase.ABORTED}
     if may_hold_messages(operation):
-        changes = reversed_grow(operation, why)
-        return replace(operation.entered(ResizePhase.WRITE_DOWN, unix_ms, (why,), problem=why), **changes)
-    return replace(operation.entered(ResizePhase.ROLLBACK, unix_ms, (why,), problem=why), **changes)
+        shrinks = operation.entered(ResizePhase.WRITE_DOWN, unix_ms, (why,), problem=why)
+        return replace(shrinks, **reversed_grow(operation, why))
+    return replace(operation.entered(ResizePhase.ROLLBACK, unix_ms, (why,), problem=why), ends_as=ResizePhase.ABORTED)
 
 
 def resumed(operation: ResizeOperation, unix_ms: int, reason: str = "") -> ResizeOperation:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import ConsumedQueue, GroupKind, GroupView, ResizeObservation, SetView
+from controller.scaling.resize.observation import GroupKind, GroupView, ResizeObservation, SetView
 from controller.scaling.resize.operation import QueueId, ResizeOperation
 from controller.scaling.rules.path import watched_queues
 from serving.shapes.scaling import ResizeWaits
@@ -16,8 +16,6 @@ RANGES_SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndrainedQueue:
-    """What a group has not consumed of a queue."""
-
     group: str
     queue: QueueId
     #: None: it is not known how much.
@@ -32,8 +30,6 @@ class UndrainedQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCheck:
-    """Who has still to consume what."""
-
     lags: tuple[UndrainedQueue, ...]
     #: Groups that have consumed everything and have to wait, with the sentence why.
     settling: tuple[str, ...]
@@ -45,7 +41,6 @@ class DrainCheck:
 
     @property
     def is_drained(self) -> bool:
-        """True if nobody has to consume anything more."""
         return not self.lags and not self.settling
 
 
@@ -82,10 +77,7 @@ def check_drained(operation: ResizeOperation, observation: ResizeObservation, pr
 
 
 def is_behind(group: str, operation: ResizeOperation, observation: ResizeObservation) -> bool:
-    """Return whether a group that does not broadcast has to consume something, by the stored offsets alone.
-
-    Then it does not matter yet how its members consume. Needs `ends` and `offsets`.
-    """
+    """Return whether a group that does not broadcast is behind by its stored offsets: its members do not matter."""
     watched = watched_queues(operation)
     return any(
         is_behind_in(group, observation.sets[resize.broker_name], queue_id)
@@ -164,20 +156,17 @@ def _broadcast_lag(
         if held is None and stored is not None and stored >= end:
             # Brokers from 5.1 store how far all members have pulled.
             continue
-        reason, messages = _client_lag(client.client_id, held, end, answered=client.queues is not None)
-        if reason:
-            yield UndrainedQueue(group=group.name, queue=queue, messages=messages, reason=reason)
-
-
-def _client_lag(client_id: str, held: ConsumedQueue | None, end: int, *, answered: bool) -> tuple[str, int | None]:
-    if not answered:
-        return f"client {client_id} does not report how far it is", None
-    if held is None:
-        return f"client {client_id} does not show the queue", None
-    if held.commit_offset < end or held.cached:
-        behind = max(end - held.commit_offset, held.cached)
-        return f"client {client_id} has {behind} messages to consume", behind
-    return "", 0
+        messages: int | None = None
+        if client.queues is None:
+            reason = f"client {client.client_id} does not report how far it is"
+        elif held is None:
+            reason = f"client {client.client_id} does not show the queue"
+        elif held.commit_offset < end or held.cached:
+            messages = max(end - held.commit_offset, held.cached)
+            reason = f"client {client.client_id} has {messages} messages to consume"
+        else:
+            continue
+        yield UndrainedQueue(group=group.name, queue=queue, messages=messages, reason=reason)
 
 
 def given_up(lags: Iterable[UndrainedQueue]) -> Iterator[str]:
@@ -201,10 +190,3 @@ def _range(lag: UndrainedQueue) -> str:
     if lag.end is None or lag.messages is None:
         return str(lag.queue.queue_id)
     return f"{lag.queue.queue_id} ({lag.end - lag.messages} to {lag.end})"
-
-
-def sentences(lags: Iterable[UndrainedQueue], limit: int) -> tuple[str, ...]:
-    """Return the lags as text, the first `limit` of them."""
-    every = list(lags)
-    shown = [str(each) for each in every[:limit]]
-    return (*shown, f"and {len(every) - limit} more") if len(every) > limit else tuple(shown)

@@ -14,18 +14,12 @@ from msgspec import structs
 
 from controller.scaling.resize.decision import GiveLocks, HoldLocks, ResizeDecision
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import (
-    QueueOffset,
-    ReleasedQueue,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import QueueOffset, ReleasedQueue, ResizeOperation, SetResize
 from controller.scaling.rules.grow import WRITE_UP
 from controller.scaling.rules.path import new_queues
-from controller.scaling.rules.quiet import producers_wait, undispatched, with_log_marks
+from controller.scaling.rules.quiet import producers_wait
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 #: Kinds of groups that get locks. Nobody knows how a group without members consumes, and how one does whose members do
 #: not answer: it may be in order. Locks hold up only who consumes in order.
@@ -45,7 +39,6 @@ _LOST: Final = "a broker lost the locks of the new queues when its master change
 
 
 def client_id(operation: ResizeOperation) -> str:
-    """Return under which client id the locks are held."""
     return f"rmq-controller@{operation.id}"
 
 
@@ -62,7 +55,7 @@ def gate(this: ResizeRound) -> ResizeDecision:
         return this.go(ResizePhase.SEED, [f"new queues are locked for {groups_locked}"])
     if this.is_over(operation.waits.seed_ms):
         return _not_locked(this)
-    this = replace(this, progress=replace(this.progress, agreed_at_ms=this.waited_ms))
+    this = this.with_progress(agreed_at_ms=this.waited_ms)
     return this.stay(observation.failures or ["locks of the new queues"])
 
 
@@ -93,13 +86,9 @@ def _not_locked(this: ResizeRound) -> ResizeDecision:
 
 def release(this: ResizeRound) -> ResizeDecision:
     """Give each group a new queue once it has consumed the old queue of the same keys."""
-    operation, observation = this.operation, this.observation
-    check = this.path(WRITE_UP)
-    if check.conflicts or check.actions:
-        return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
-    if observation.missing or check.waits_for:
-        return this.stay((*observation.missing, *check.waits_for))
-    return _released(this) if operation.confirmed else _await_producers(this)
+    if (left := this.left(WRITE_UP)) is not None:
+        return left
+    return _released(this) if this.operation.confirmed else _await_producers(this)
 
 
 def _await_producers(this: ResizeRound) -> ResizeDecision:
@@ -107,8 +96,8 @@ def _await_producers(this: ResizeRound) -> ResizeDecision:
     if not this.is_over(wait_ms):
         return this.stay([f"producers may have the old route for {(wait_ms - this.waited_ms) / 1000:.0f} s more"])
     # The end of an old queue does not show what is in the log only.
-    this = replace(this, progress=with_log_marks(this.progress, this.observation))
-    if waits := undispatched(this.observation, this.progress.log_marks):
+    this, waits = this.with_log_marks()
+    if waits:
         return this.stay(waits)
     sets = this.observation.sets
     old_ends = [
@@ -135,8 +124,7 @@ def _released(this: ResizeRound) -> ResizeDecision:
     if not waits and this.progress.agreed_at_ms is not None:
         consumed = "every group has consumed the old queues and consumes the new ones"
         return this.go(ResizePhase.VERIFY, [consumed], locked_unix_ms=0)
-    agreed_ms = None if waits else this.waited_ms
-    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
+    this = this.with_progress(agreed_at_ms=None if waits else this.waited_ms)
     return this.stay(waits or ["the last queues are unlocked"], tuple(_given(this)))
 
 

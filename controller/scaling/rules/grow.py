@@ -1,14 +1,14 @@
 """Phases of a grow: seed, read up, assign, write up, verify (docs/protocol/queue-scaling.md 4)."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision, StoreGroupOffset
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView, ResizeObservation, SetView
-from controller.scaling.resize.operation import QueueId, QueueOffset, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import QueueId, QueueOffset, ResizeOperation
 from controller.scaling.rules.path import PAUSED_END, new_queues
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 
 def seeds_of(operation: ResizeOperation, observation: ResizeObservation) -> tuple[QueueOffset, ...]:
@@ -93,7 +93,7 @@ def seed(this: ResizeRound) -> ResizeDecision:
     actions = unseeded(operation, observation)
     if not actions:
         return _seeded(this)
-    this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
+    this = this.with_progress(agreed_at_ms=None)
     waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
     if not this.is_over(operation.waits.seed_ms) or _must_go_on(operation):
         return this.stay(waits[:10], actions)
@@ -104,9 +104,8 @@ def _seeded(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
     if operation.kind is not ResizeKind.GROW and operation.seeds and not _must_go_on(operation):
         # Messages may be in new queues soon; a grow has ASSIGN before.
-        agreed_ms = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
-        if this.waited_ms - agreed_ms < operation.waits.confirm_ms:
-            this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
+        this, agreed_ms = this.agreed()
+        if agreed_ms < operation.waits.confirm_ms:
             return this.stay([_not_kept(operation)])
     evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
     evidence += _without_configuration(this)
@@ -157,11 +156,8 @@ def read_up(this: ResizeRound) -> ResizeDecision:
 def assign(this: ResizeRound) -> ResizeDecision:
     """Wait until consumers have the new queues; groups that came meanwhile are seeded before any message is there."""
     operation, observation = this.operation, this.observation
-    check = this.path(READ_UP, furthest=this.operation.reached)
-    if check.conflicts or check.actions:
-        return this.conflict(check.conflicts or ["the read queues are not the ones of this resize any more"])
-    if observation.missing or check.waits_for:
-        return this.stay((*observation.missing, *check.waits_for))
+    if (left := this.left(READ_UP, furthest=operation.reached, numbers="read queues")) is not None:
+        return left
     if unseeded(operation, observation):
         is_new = operation.has_new_master and not this.is_over(HEARTBEAT_MS)
         return this.go(ResizePhase.SEED, ["a group has no offset in a new queue yet"], has_new_master=is_new)

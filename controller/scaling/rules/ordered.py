@@ -8,16 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeDecision
-from controller.scaling.resize.operation import (
-    WRITE_PERM,
-    QueueCounts,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
+from controller.scaling.resize.operation import WRITE_PERM, QueueCounts, ResizeOperation, SetResize
 from controller.scaling.rules.path import PAUSED_END, path_of
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 #: Phases before the new counts: producers get no queue.
 PAUSED: Final = frozenset({
@@ -62,7 +56,6 @@ def resize(this: ResizeRound) -> ResizeDecision:
 
 
 def unpause(this: ResizeRound) -> ResizeDecision:
-    """Give the permission to write back."""
     check = this.path(PAUSED_END + 1, lowest=0)
     if check.conflicts:
         return this.conflict(check.conflicts)
@@ -112,7 +105,6 @@ def _is_closed(this: ResizeRound) -> bool:
 
 
 def is_any_open(this: ResizeRound) -> bool:
-    """Return whether producers can use a broker set already."""
     views = (this.observation.sets.get(each.broker_name) for each in this.operation.sets)
     counts = [view.counts for view in views if view is not None and view.counts is not None]
     return any(each.perm & WRITE_PERM for each in counts)
@@ -130,10 +122,7 @@ def paused_order_conf(operation: ResizeOperation) -> str | None:
 
 
 def replaced_paused_conf(this: ResizeRound, value: str | None) -> Iterator[PutOrderConf]:
-    """Yield what replaces the entries of a pause: nobody else writes one without any queue.
-
-    They may name sets that were given up since.
-    """
+    """Yield what replaces the entries of a pause (nobody else writes one without any queue), of former sets too."""
     for each in this.observation.name_servers:
         parts = [part for part in (each.order_conf or "").split(";") if part]
         is_paused = bool(parts) and all(part.endswith(":0") for part in parts)
@@ -149,7 +138,6 @@ def _order_conf(operation: ResizeOperation, queues: Callable[[str, str], str]) -
 
 
 def rolled_back_conf(this: ResizeRound) -> tuple[PutOrderConf, ...]:
-    """Return what restores `orderTopicConf`."""
     return tuple(_conf_actions(this, this.operation.order_conf))
 
 

@@ -19,13 +19,12 @@ from controller.scaling.resize.observation import ResizeObservation, SetView
 from controller.scaling.resize.operation import (
     PROBLEM_BYTES_MAX,
     QueueCounts,
-    ResizeKind,
     ResizeOperation,
-    ResizePhase,
     SetResize,
     UndoneGrow,
     limited_text,
 )
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +146,10 @@ def new_queues(resize: SetResize) -> range:
 
 
 def dropped_queues(resize: SetResize) -> range:
-    """Return the queue ids that go by a shrink."""
     return range(resize.target, max(resize.before.read, resize.before.write))
 
 
 def all_queues(resize: SetResize) -> range:
-    """Return all present queue ids."""
     return range(max(resize.before.read, resize.before.write))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import NEEDS_OPERATOR, MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import MasterIdentity, ResizeOperation
 from controller.scaling.rules import gated, grow, ordered, shrink
 from controller.scaling.rules.path import (
     PAUSED_END,
@@ -25,7 +25,7 @@ from controller.scaling.rules.path import (
     watched_queues,
 )
 from controller.scaling.rules.round import ResizeRound
-from serving.shapes.scaling import ResizeWaits
+from serving.shapes.scaling import NEEDS_OPERATOR, ResizeKind, ResizePhase, ResizeWaits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,6 @@ def _verify_ms(waits: ResizeWaits) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One row of the table."""
-
     rule: Callable[[ResizeRound], ResizeDecision]
     needs: ResizeNeeds = ResizeNeeds()
     #: The phase that begins anew with a new master, which may have older offsets, ends and numbers. Ordered and gated
@@ -83,7 +81,7 @@ def _rollback(this: ResizeRound) -> ResizeDecision:
     conf = ordered.rolled_back_conf(this) if this.operation.kind is ResizeKind.ORDERED else ()
     if check.is_reached and not conf and not this.observation.missing:
         return this.end_undone(["every broker has its former numbers"])
-    this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
+    this = this.with_progress(agreed_at_ms=None)
     # First orderTopicConf, by which producers use all queues again at once, and not those of one set after the other.
     # Where a NameServer does not take it, writes are given back even so.
     actions = (*conf, *check.actions) if this.observation.failures else conf or check.actions
@@ -212,7 +210,6 @@ def needs_of(operation: ResizeOperation, waited_ms: int) -> ResizeNeeds:
 
 
 def round_ms(operation: ResizeOperation) -> int:
-    """Return how long after a round the next one begins."""
     is_blocked = operation.phase is ResizePhase.BLOCKED
     phase = operation.resume_phase or operation.phase
     row = PHASES[phase]

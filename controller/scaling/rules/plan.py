@@ -6,30 +6,30 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import GroupKind, GroupView, NameServerView, ResizeObservation
-from controller.scaling.resize.operation import (
-    READ_PERM,
-    WRITE_PERM,
-    ResizeKind,
-    ResizeOperation,
-    ResizePhase,
-    SetResize,
-)
-from controller.scaling.resize.request import (
-    AUTOSCALER,
+from controller.scaling.resize.observation import (
     SPECIAL_TYPES,
-    PlannedGroup,
-    PlannedSet,
-    PlannedStep,
-    ResizePlan,
+    GroupKind,
+    GroupView,
+    NameServerView,
+    ResizeObservation,
     TopicTraits,
 )
+from controller.scaling.resize.operation import AUTOSCALER, READ_PERM, WRITE_PERM, ResizeOperation, SetResize
 from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues
 from controller.scaling.rules.quiet import transaction_wait_ms
 from remoting.protocol.topic_kinds import TopicKind, kind_of
-from serving.shapes.scaling import ResizeRequest, ResizeWaits
+from serving.shapes.scaling import (
+    PlannedGroup,
+    PlannedSet,
+    PlannedStep,
+    ResizeKind,
+    ResizePhase,
+    ResizePlan,
+    ResizeRequest,
+    ResizeWaits,
+)
 
 
 def order_conf_problems(topic: str, observation: ResizeObservation) -> Iterator[str]:
@@ -79,10 +79,7 @@ def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
 
 
 def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrinks: bool) -> list[PlannedStep]:
-    """Return the steps in their order; `shrinks`: an ordered topic, whose kind does not say so, gets fewer queues.
-
-    `assign_ms`: until masters know the members of all groups.
-    """
+    """Return the steps in their order; `assign_ms`: until masters know the members of all groups."""
     seed = _step(ResizePhase.SEED, "store where each group begins in the new queues")
     verify = _step(ResizePhase.VERIFY, "watch lag on the new queues", waits.grown_watch_ms)
     quiet_ms = max(waits.producers_ms, waits.stable_ms)
@@ -236,7 +233,6 @@ GROUPS_SHOWN: Final = 200
 
 
 def plan_resize(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> ResizePlan:
-    """Return what a resize would do, and what is in its way."""
     kind = _kind(request, traits)
     problems = list(_problems(request, traits, observation, kind))
     sets = tuple(_sets(request, traits, observation)) if kind is not None else ()
@@ -290,18 +286,14 @@ _FIRST: Final = {
 
 def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObservation) -> ResizeOperation:
     """Return the operation after PRECHECK: on its way, or REJECTED."""
-    if plan.problems:
-        return operation.entered(
-            ResizePhase.REJECTED, observation.unix_ms, plan.problems, problem="; ".join(plan.problems)
-        )
+    problems = plan.problems
     now = {(each.broker_name, each.read, each.write) for each in plan.sets}
-    if now != {(each.broker_name, each.before.read, each.before.write) for each in operation.sets}:
-        problem = (
-            f"{operation.topic} has other broker sets or queues than when the resize was requested: request it again"
+    if not problems and now != {(each.broker_name, each.before.read, each.before.write) for each in operation.sets}:
+        problems = (
+            f"{operation.topic} has other broker sets or queues than when the resize was requested: request it again",
         )
-        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, (problem,), problem=problem)
-    if changed := list(changed_order_conf(operation, observation)):
-        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, changed, problem="; ".join(changed))
+    if problems := problems or tuple(changed_order_conf(operation, observation)):
+        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, problems, problem="; ".join(problems))
     started = operation.entered(_FIRST[operation.kind], observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
     return replace(
@@ -342,7 +334,6 @@ def _shrinks(request: ResizeRequest, traits: TopicTraits) -> bool:
 
 
 def _kind(request: ResizeRequest, traits: TopicTraits) -> ResizeKind | None:
-    """Return how the topic would be resized; None if nothing is known of it."""
     if not traits.counts:
         return None
     if request.ordered:

@@ -20,7 +20,6 @@ FETCHED_SHARE: Final = 6
 
 
 def ends_of(operation: ResizeOperation, observation: ResizeObservation, queues: QueueFilter) -> dict[QueueId, int]:
-    """Return the ends of queues."""
     return {
         QueueId(resize.broker_name, queue_id): observation.sets[resize.broker_name].ends[queue_id].max_offset
         for resize in operation.sets
@@ -36,7 +35,6 @@ def with_ends(progress: PhaseProgress, ends: dict[QueueId, int]) -> PhaseProgres
 
 
 def as_offsets(ends: Mapping[QueueId, int]) -> tuple[QueueOffset, ...]:
-    """Return ends as they are stored."""
     return tuple(QueueOffset(queue.broker_name, queue.queue_id, end) for queue, end in sorted(ends.items()))
 
 
@@ -55,14 +53,6 @@ def producers_wait(operation: ResizeOperation, observation: ResizeObservation) -
     stale = tuple(f"producers at {each} have not fetched the new route" for each in producers.addresses)
     share = FETCHED_SHARE if producers.is_complete else 1
     return operation.waits.producers_ms // share, stale
-
-
-def with_log_marks(progress: PhaseProgress, observation: ResizeObservation) -> PhaseProgress:
-    """Return the progress with the ends of all commit logs, unless it has them: what a queue gets is before them."""
-    if progress.log_marks:
-        return progress
-    marks = {name: view.log.end for name, view in observation.sets.items() if view.log is not None}
-    return replace(progress, log_marks=marks)
 
 
 def undispatched(observation: ResizeObservation, marks: Mapping[str, int]) -> tuple[str, ...]:
@@ -85,16 +75,12 @@ def late_marks_of(observation: ResizeObservation) -> tuple[LateMark, ...]:
     )
 
 
-def late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> tuple[str, ...]:
-    """Return sentences about messages that may still arrive in the watched queues, by what brokers show.
+def late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> Iterator[str]:
+    """Yield sentences about messages that may still arrive in the watched queues, by what brokers show.
 
     Half messages are those of all topics; once the checks of transactions are over by time, they do not count.
     The same holds for timed messages after the longest delay: counts do not tell which queue they are for.
     """
-    return tuple(_late_arrivals(operation, observation, waited_ms))
-
-
-def _late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> Iterator[str]:
     for mark in operation.late_marks:
         late = observation.sets[mark.broker_name].late
         level = None if late is None else late.levels.get(mark.level)

@@ -8,9 +8,10 @@ import msgspec
 
 from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.path import PathCheck, check_path, may_hold_messages, reversed_grow
-from controller.scaling.rules.quiet import as_offsets
+from controller.scaling.rules.quiet import as_offsets, undispatched
+from serving.shapes.scaling import ResizePhase
 
 #: How often the time of a phase is saved, in ms: a leader that lasts longer brings a resize on.
 SAVE_MS_MIN: Final = 2_000
@@ -34,11 +35,24 @@ class ResizeRound:
         return self.progress.waited_ms
 
     def is_over(self, limit_ms: int) -> bool:
-        """Return whether the phase has waited for longer than this."""
         return self.waited_ms >= limit_ms
 
+    def with_progress(self, **changes: Any) -> "ResizeRound":
+        return replace(self, progress=replace(self.progress, **changes))
+
+    def agreed(self) -> tuple["ResizeRound", int]:
+        """Return the round with the moment since when all is in the wanted state, and how long ago that was."""
+        since = self.waited_ms if self.progress.agreed_at_ms is None else self.progress.agreed_at_ms
+        return self.with_progress(agreed_at_ms=since), self.waited_ms - since
+
+    def with_log_marks(self) -> tuple["ResizeRound", tuple[str, ...]]:
+        """Mark the ends of all commit logs, unless they are marked; return what is not in its queue up to there yet."""
+        marks = self.progress.log_marks or {
+            name: view.log.end for name, view in self.observation.sets.items() if view.log is not None
+        }
+        return self.with_progress(log_marks=marks), undispatched(self.observation, marks)
+
     def stay(self, waits_for: Sequence[str], actions: Sequence[ResizeAction] = ()) -> ResizeDecision:
-        """Remain in the phase."""
         operation, progress = self.operation, self.progress
         save_ms = min(max(progress.lasted_ms // _SHARE_LOST, SAVE_MS_MIN), SAVE_MS_MAX)
         if progress.lasted_ms - progress.saved_ms >= save_ms:
@@ -62,7 +76,6 @@ class ResizeRound:
     def go(
         self, phase: ResizePhase, evidence: Sequence[str] = (), *, problem: str = "", **changes: Any
     ) -> ResizeDecision:
-        """Enter another phase."""
         operation = msgspec.structs.replace(self.operation, lasted_ms=self.progress.lasted_ms)
         entered = operation.entered(phase, self.observation.unix_ms, evidence, problem=problem)
         return ResizeDecision(
@@ -89,10 +102,9 @@ class ResizeRound:
 
     def end_undone(self, evidence: Sequence[str]) -> ResizeDecision:
         """End once no write that was under way when everything was undone can arrive any more."""
-        agreed = self.waited_ms if self.progress.agreed_at_ms is None else self.progress.agreed_at_ms
-        if self.waited_ms - agreed >= self.operation.waits.confirm_ms:
-            return self.go(ResizePhase.ABORTED, evidence, problem=self.operation.problem)
-        this = replace(self, progress=replace(self.progress, agreed_at_ms=agreed))
+        this, agreed_ms = self.agreed()
+        if agreed_ms >= self.operation.waits.confirm_ms:
+            return this.go(ResizePhase.ABORTED, evidence, problem=self.operation.problem)
         return this.stay(["a second check that no earlier change arrives late"])
 
     def advance(
@@ -115,8 +127,21 @@ class ResizeRound:
         return self.stay((*check.waits_for, *missing), check.actions)
 
     def path(self, wanted: int, *, lowest: int | None = None, furthest: int | None = None) -> PathCheck:
-        """Compare all brokers with a position of the path."""
         return check_path(self.operation, self.observation, wanted, lowest=lowest, furthest=furthest)
+
+    def left(
+        self, position: int, *, limit_ms: int | None = None, furthest: int | None = None, numbers: str = "queue numbers"
+    ) -> ResizeDecision | None:
+        """Stop if brokers do not show a position that they have reached before; None: all of them do.
+
+        With a limit the resize is blocked after it if a slave or NameServer does not show it.
+        """
+        check, missing = self.path(position, furthest=furthest), self.observation.missing
+        if check.conflicts or check.actions:
+            return self.conflict(check.conflicts or [f"the {numbers} are not the ones of this resize any more"])
+        if not missing and check.waits_for and limit_ms is not None and self.is_over(limit_ms):
+            return self.block(check.waits_for)
+        return self.stay((*missing, *check.waits_for)) if missing or check.waits_for else None
 
     def uncovered_sets(self) -> tuple[str, ...]:
         """Return sentences about broker sets that routes show with the topic, and that the resize does not change."""

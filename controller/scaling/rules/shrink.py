@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision
-from controller.scaling.resize.operation import QueueId, ResizeKind, ResizePhase
-from controller.scaling.rules.drained import DrainCheck, check_drained, sentences
+from controller.scaling.resize.operation import QueueId, first_sentences
+from controller.scaling.rules.drained import DrainCheck, UndrainedQueue, check_drained
 from controller.scaling.rules.path import PAUSED_END, watched_queues
 from controller.scaling.rules.quiet import (
     as_offsets,
@@ -18,11 +18,10 @@ from controller.scaling.rules.quiet import (
     late_arrivals,
     late_marks_of,
     producers_wait,
-    undispatched,
     with_ends,
-    with_log_marks,
 )
 from controller.scaling.rules.round import ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 #: Lags that are shown to the operator.
 LAGS_SHOWN: Final = 20
@@ -46,21 +45,9 @@ def write_down(this: ResizeRound) -> ResizeDecision:
     )
 
 
-def _moved_away(this: ResizeRound, limit_ms: int | None = None) -> ResizeDecision | None:
-    """Stop if brokers do not show the lowered numbers any more; block after the limit if a slave does not answer."""
-    check = this.path(lowered_position(this))
-    if check.conflicts or check.actions:
-        return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
-    if this.observation.missing:
-        return this.stay((*this.observation.missing, *check.waits_for))
-    if check.waits_for and limit_ms is not None and this.is_over(limit_ms):
-        return this.block(check.waits_for)
-    return this.stay(check.waits_for) if check.waits_for else None
-
-
 def quiesce(this: ResizeRound) -> ResizeDecision:
     """Wait until producers have left, and the ends of the queues do not move."""
-    if (stopped := _moved_away(this, this.operation.waits.quiesce_ms)) is not None:
+    if (stopped := this.left(lowered_position(this), limit_ms=this.operation.waits.quiesce_ms)) is not None:
         return stopped
     operation, observation = this.operation, this.observation
     ends = ends_of(operation, observation, watched_queues(operation))
@@ -70,12 +57,12 @@ def quiesce(this: ResizeRound) -> ResizeDecision:
         return this.stay(
             (f"producers may have the old route for {(wait_ms - this.waited_ms) / 1000:.0f} s more", *stale)
         )
-    this = replace(this, progress=with_log_marks(this.progress, observation))
+    this, undispatched = this.with_log_marks()
     still_ms = this.waited_ms - this.progress.moved_at_ms
     waits = []
     if still_ms < operation.waits.stable_ms:
         waits.append(f"no message may come for {(operation.waits.stable_ms - still_ms) / 1000:.0f} s more")
-    waits += undispatched(observation, this.progress.log_marks)
+    waits += undispatched
     is_over = this.is_over(operation.waits.quiesce_ms)
     # Who has the old route and sends nothing does not hold up the resize for ever.
     if not waits and (is_over or not stale):
@@ -91,9 +78,9 @@ def quiesce(this: ResizeRound) -> ResizeDecision:
 
 def late(this: ResizeRound) -> ResizeDecision:
     """Wait for delayed, timed and transactional messages that are on their way to the queues."""
-    if (stopped := _moved_away(this)) is not None:
+    if (stopped := this.left(lowered_position(this))) is not None:
         return stopped
-    waits = late_arrivals(this.operation, this.observation, this.waited_ms)
+    waits = list(late_arrivals(this.operation, this.observation, this.waited_ms))
     if not waits:
         return this.go(ResizePhase.DRAIN, ["nothing is on its way to the queues any more"])
     if this.operation.options.accept_late:
@@ -102,8 +89,7 @@ def late(this: ResizeRound) -> ResizeDecision:
 
 
 def drain(this: ResizeRound) -> ResizeDecision:
-    """Wait until every group has consumed the queues."""
-    if (stopped := _moved_away(this, this.operation.waits.drain_ms)) is not None:
+    if (stopped := this.left(lowered_position(this), limit_ms=this.operation.waits.drain_ms)) is not None:
         return stopped
     operation, observation = this.operation, this.observation
     ends = ends_of(operation, observation, watched_queues(operation))
@@ -117,7 +103,7 @@ def drain(this: ResizeRound) -> ResizeDecision:
         waited = " that were waited for" if waived else ""
         evidence = [f"all {len(groups)} groups{waited} have consumed the queues", *check.waived]
         return this.go(ResizePhase.CONFIRM, evidence, confirmed=as_offsets(ends))
-    waits = (*sentences(check.lags, LAGS_SHOWN), *check.settling)
+    waits = (*_shown(check.lags), *check.settling)
     if check.offline:
         return this.block([_offline(check)])
     if this.is_over(operation.waits.drain_ms):
@@ -125,8 +111,12 @@ def drain(this: ResizeRound) -> ResizeDecision:
     return this.stay(waits)
 
 
+def _shown(lags: Sequence[UndrainedQueue]) -> tuple[str, ...]:
+    return first_sentences(list(map(str, lags)), LAGS_SHOWN)
+
+
 def _offline(check: DrainCheck) -> str:
-    lags = sentences([each for each in check.lags if each.group in check.offline], LAGS_SHOWN)
+    lags = _shown([each for each in check.lags if each.group in check.offline])
     return (
         f"nobody of {', '.join(check.offline)} is connected, and the queues are not consumed: start a consumer, waive "
         f"the group, or abort. {'; '.join(lags)}"
@@ -135,7 +125,7 @@ def _offline(check: DrainCheck) -> str:
 
 def confirm(this: ResizeRound) -> ResizeDecision:
     """Check a second time that nothing came and everything is consumed."""
-    if (stopped := _moved_away(this)) is not None:
+    if (stopped := this.left(lowered_position(this))) is not None:
         return stopped
     operation, observation = this.operation, this.observation
     ends = ends_of(operation, observation, watched_queues(operation))
@@ -144,9 +134,9 @@ def confirm(this: ResizeRound) -> ResizeDecision:
     # Groups have settled in DRAIN; only what they have not consumed counts here.
     check = check_drained(operation, observation, with_ends(this.progress, ends))
     if check.lags:
-        return this.go(ResizePhase.DRAIN, sentences(check.lags, LAGS_SHOWN))
-    this = replace(this, progress=with_log_marks(this.progress, observation))
-    waits = list(undispatched(observation, this.progress.log_marks))
+        return this.go(ResizePhase.DRAIN, _shown(check.lags))
+    this, undispatched = this.with_log_marks()
+    waits = list(undispatched)
     if not this.is_over(operation.waits.confirm_ms):
         waits.append(f"a second check in {(operation.waits.confirm_ms - this.waited_ms) / 1000:.0f} s")
     return this.stay(waits) if waits else _confirmed(this)
@@ -181,10 +171,9 @@ def read_down(this: ResizeRound) -> ResizeDecision:
 
 
 def _post_check(this: ResizeRound) -> ResizeDecision:
-    agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
-    this = replace(this, progress=replace(with_log_marks(this.progress, this.observation), agreed_at_ms=agreed))
-    waits = undispatched(this.observation, this.progress.log_marks)
-    if not waits and this.waited_ms - agreed >= this.operation.waits.confirm_ms:
+    this, waits = this.with_log_marks()
+    this, agreed_ms = this.agreed()
+    if not waits and agreed_ms >= this.operation.waits.confirm_ms:
         # A producer with an old route may have sent delayed messages since QUIESCE; from here on, brokers refuse them.
         marks = late_marks_of(this.observation)
         return this.go(
@@ -204,35 +193,30 @@ def _grown(this: ResizeRound) -> tuple[str, ...]:
 
 def watch(this: ResizeRound) -> ResizeDecision:
     """Look for messages that arrive late in the dropped queues, until none can come any more."""
-    check = this.path(lowered_position(this) + 1)
-    if check.conflicts or check.actions:
-        return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
+    left = this.left(lowered_position(this) + 1)
     # Whoever does not answer: what came late is to be consumed.
-    if grew := _grown(this):
+    if (left is None or left.operation.phase is not ResizePhase.CONFLICT) and (grew := _grown(this)):
         return reopen_queues(this, grew)
-    if this.observation.missing or check.waits_for:
-        return this.stay((*this.observation.missing, *check.waits_for))
+    if left is not None:
+        return left
     waits = list(late_arrivals(this.operation, this.observation, this.waited_ms))
     if not this.is_over(this.operation.waits.watch_ms):
         waits.append(f"watches for {(this.operation.waits.watch_ms - this.waited_ms) / 1000:.0f} s more")
     if waits:
         # What is delivered later is dispatched later.
-        this = replace(this, progress=replace(this.progress, agreed_at_ms=None, log_marks={}))
+        this = this.with_progress(agreed_at_ms=None, log_marks={})
         return this.stay([*waits, *this.uncovered_sets()])
     return _watched(this)
 
 
 def _watched(this: ResizeRound) -> ResizeDecision:
-    """End once all that was delivered before is dispatched: the ends of queues do not show it sooner.
-
-    The mark is taken in the round after the one that found nothing on its way: the same answer of a broker may be older
-    in one part than in the other.
-    """
+    """End once all that was delivered before is dispatched: the ends of queues do not show it sooner."""
+    # Marks are taken in the next round: one answer of a broker may be older in one part than in the other.
     if this.progress.agreed_at_ms is None:
-        this = replace(this, progress=replace(this.progress, agreed_at_ms=this.waited_ms))
+        this, _ = this.agreed()
         return this.stay(["a second check that what came last is in its queue"])
-    this = replace(this, progress=with_log_marks(this.progress, this.observation))
-    if waits := undispatched(this.observation, this.progress.log_marks):
+    this, waits = this.with_log_marks()
+    if waits:
         return this.stay(waits)
     evidence = ["no message came late", *this.uncovered_sets()]
     return this.go(this.operation.ends_as, evidence)

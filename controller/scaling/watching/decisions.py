@@ -10,8 +10,7 @@ from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode
 from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
-from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import AUTOSCALER
+from controller.scaling.resize.operation import AUTOSCALER, ResizeOperation
 from controller.scaling.watching.events import (
     ScalingProposalApproved,
     ScalingProposalDismissed,
@@ -75,14 +74,14 @@ class Proposals:
     """At most one for each topic, in the memory of the leader alone: a new leader makes them anew."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, Proposal] = {}
+        self.by_topic: dict[str, Proposal] = {}
         #: Topic -> the count that was dismissed, and until when.
         self._dismissed: dict[str, tuple[int, int]] = {}
 
     def waiting(self, unix_ms: int) -> list[Proposal]:
         """Return the proposals that have not expired, by topic."""
-        self._by_topic = {topic: each for topic, each in self._by_topic.items() if not each.is_over(unix_ms)}
-        return [self._by_topic[topic] for topic in sorted(self._by_topic)]
+        self.by_topic = {topic: each for topic, each in self.by_topic.items() if not each.is_over(unix_ms)}
+        return [self.by_topic[topic] for topic in sorted(self.by_topic)]
 
     def propose(self, verdict: ScalingVerdict) -> Proposal | None:
         """Return the proposal that a verdict makes or confirms; None if an operator has dismissed it."""
@@ -92,7 +91,7 @@ class Proposals:
         dismissed_target, until_ms = self._dismissed.get(verdict.topic, (None, 0))
         if dismissed_target == verdict.target and unix_ms < until_ms:
             return None
-        known = self._by_topic.get(verdict.topic)
+        known = self.by_topic.get(verdict.topic)
         counts = verdict.before, verdict.target
         if known is not None and (known.before, known.target) == counts and not known.is_over(unix_ms):
             confirmed = replace(known, reason=verdict.reason, confirmed_unix_ms=unix_ms)
@@ -106,12 +105,8 @@ class Proposals:
                 created_unix_ms=unix_ms,
                 confirmed_unix_ms=unix_ms,
             )
-        self._by_topic[verdict.topic] = confirmed
+        self.by_topic[verdict.topic] = confirmed
         return confirmed
-
-    def of_topic(self, topic: str) -> Proposal | None:
-        """Return the proposal for a topic, expired or not."""
-        return self._by_topic.get(topic)
 
     def find(self, proposal_id: str, unix_ms: int) -> Proposal:
         """Return a proposal; raises ProposalUnknown."""
@@ -127,21 +122,15 @@ class Proposals:
             del self._dismissed[next(iter(self._dismissed))]
         self._dismissed.pop(proposal.topic, None)
         self._dismissed[proposal.topic] = (proposal.target, unix_ms + DISMISSED_MS)
-        del self._by_topic[proposal.topic]
+        del self.by_topic[proposal.topic]
         return proposal
 
-    def withdraw(self, topic: str) -> None:
-        """Remove the proposal of a topic: it is being resized, or has no such policy any more."""
-        self._by_topic.pop(topic, None)
-
     def keep_only(self, topics: Iterable[str]) -> None:
-        """Remove the proposals of all other topics."""
         kept = set(topics)
-        self._by_topic = {topic: each for topic, each in self._by_topic.items() if topic in kept}
+        self.by_topic = {topic: each for topic, each in self.by_topic.items() if topic in kept}
 
     def clear(self) -> None:
-        """Forget everything."""
-        self._by_topic.clear()
+        self.by_topic.clear()
         self._dismissed.clear()
 
 
@@ -180,16 +169,15 @@ class Decisions:
             return
         else:
             self._begin(watched, found)
-        waiting = self.proposals.of_topic(verdict.topic)
+        waiting = self.proposals.by_topic.get(verdict.topic)
         # It was made for another count than the topic has now; one that only flickers stays.
         if waiting is not None and verdict.before is not None and verdict.before != waiting.before:
-            self.proposals.withdraw(verdict.topic)
+            del self.proposals.by_topic[verdict.topic]
 
-    async def approve(self, watched: TopicUnderPolicy | None, proposal: Proposal, reason: str) -> ResizeOperation:
+    async def approve(self, watched: TopicUnderPolicy, proposal: Proposal, reason: str) -> ResizeOperation:
         """Start what is proposed; raises what `QueueScaling.start` raises, and then the proposal goes on waiting."""
-        decision = None if watched is None else _of_proposal(watched.decision, proposal)
-        if decision is not None:
-            self._emit(ScalingProposalApproved(decision=decision))
+        decision = _of_proposal(watched, proposal)
+        self._emit(ScalingProposalApproved(decision=decision))
         request = ResizeRequest(
             topic=proposal.topic,
             queues=proposal.target,
@@ -199,12 +187,10 @@ class Decisions:
         try:
             operation = await self._scaling.start(request, proposal.before)
         except _REFUSALS as error:
-            if decision is not None:
-                self._emit(ScalingResizeRefused(decision=_refused(decision, str(error))))
+            self._emit(ScalingResizeRefused(decision=_refused(decision, str(error))))
             raise
-        self.proposals.withdraw(proposal.topic)
-        if watched is not None and decision is not None:
-            self._resized(watched, decision, operation)
+        self.proposals.by_topic.pop(proposal.topic, None)
+        self._resized(watched, decision, operation)
         return operation
 
     def dismiss(self, proposal_id: str, reason: str) -> Proposal:
@@ -279,15 +265,16 @@ def _refused(decision: TopicDecision, problem: str) -> TopicDecision:
     return replace(decision, outcome=DecisionOutcome.REFUSED, problem=problem)
 
 
-def _of_proposal(decision: TopicDecision | None, proposal: Proposal) -> TopicDecision | None:
+def _of_proposal(watched: TopicUnderPolicy, proposal: Proposal) -> TopicDecision:
     """Return the decision that an operator approves: the newest verdict may be another one."""
-    if decision is None:
-        return None
+    assert watched.decision is not None, "it was proposed by a decision"
     verdict = replace(
-        decision.verdict,
+        watched.decision.verdict,
         mode=PolicyMode.APPROVE,
         before=proposal.before,
         target=proposal.target,
         reason=proposal.reason,
     )
-    return replace(decision, verdict=verdict, outcome=DecisionOutcome.APPROVED, problem="", proposal_id=proposal.id)
+    return replace(
+        watched.decision, verdict=verdict, outcome=DecisionOutcome.APPROVED, problem="", proposal_id=proposal.id
+    )

@@ -36,8 +36,6 @@ class PolicyFileDecides(Exception):
 
 
 class PolicySource:
-    """The policies in force."""
-
     def __init__(self, path: str, documents: DocumentStore, emit: Emit) -> None:
         """Take the path of a file; blank: the stored document counts."""
         self.table = PolicyTable()
@@ -52,12 +50,10 @@ class PolicySource:
 
     @property
     def source(self) -> str:
-        """The path of the file, or `http`."""
         return self._path or HTTP
 
     @property
     def is_file(self) -> bool:
-        """Whether a file decides."""
         return bool(self._path)
 
     async def watch_file(self) -> None:
@@ -67,10 +63,7 @@ class PolicySource:
             await asyncio.sleep(LOOK_S)
 
     async def read_file(self) -> None:
-        """Take the file if it has changed and was the same at the last look; one that cannot be read changes nothing.
-
-        Half of a file is a list of fewer policies, by which topics are forgotten.
-        """
+        """Take the file if it has changed and was the same at the last look: half of a file has fewer policies."""
         try:
             text = await self._file.new_text()
         except FileUnreadable as error:

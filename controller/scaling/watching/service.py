@@ -19,7 +19,7 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import ENDED_MAX, Operations
 from controller.scaling.execution.requests import ClientQueries
 from controller.scaling.execution.service import QueueScaling
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.watching.decisions import Decisions, Proposal
 from controller.scaling.watching.events import (
     ROUND_DURATION,
@@ -33,6 +33,7 @@ from controller.scaling.watching.topic_requests import FailedPeers, PolicyTopics
 from controller.scaling.watching.watched_topic import SHOWN_OUTCOMES, TopicDecision, TopicUnderPolicy
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import all_results
+from serving.shapes.scaling import ResizePhase
 from serving.telemetry.events import Measure, Observation, Observed
 
 #: Ended operations that are remembered although the store had no space for them any more.
@@ -51,7 +52,6 @@ class PastResizes:
         self.known_since_unix_ms = 0
 
     def look(self) -> None:
-        """Know what is stored now, beside what was."""
         for operation_id in self._operations.ended_ids():
             if self._ended.get(operation_id) is None:
                 found_one = self._operations.find_ended(operation_id)
@@ -79,7 +79,6 @@ class PastResizes:
         self.known_since_unix_ms = 0
 
     def of_topic(self, topic: str) -> tuple[PastResize, ...]:
-        """Return the newest resizes of a topic, in the order of their beginning."""
         return self._by_topic.get(topic, ())
 
 
@@ -108,8 +107,6 @@ _TOPICS_AT_ONCE: Final = 20
 
 
 class Autoscaler:
-    """Watches topics, and decides on them."""
-
     def __init__(
         self, scaling: QueueScaling, policies: PolicySource, outlook: Callable[[str], AnalysisOutlook]
     ) -> None:
@@ -126,11 +123,11 @@ class Autoscaler:
             return scaling.options().name_servers
 
         topics = TopicObserver(admin, name_servers, scaling.sets, clients, scaling.group_kinds, scaling.clock)
-        self._names = PolicyTopics(admin, name_servers, scaling.clock.now_ms)
+        self.names = PolicyTopics(admin, name_servers, scaling.clock.now_ms)
         self._facts = TopicFactsObserver(admin, topics, groups, scaling.clock.now_ms)
         self._readings = SlotReadings(admin, scaling.clock)
         self._past = PastResizes(scaling.operations)
-        self._decisions = Decisions(scaling)
+        self.decided = Decisions(scaling)
         self._watched: dict[str, TopicUnderPolicy] = {}
         #: The term in which everything above was seen.
         self._term = 0
@@ -138,44 +135,22 @@ class Autoscaler:
         #: Of the last round.
         self._measures: tuple[Measure, ...] = ()
 
-    @property
-    def left_out(self) -> int:
-        """Topics with a policy that are too many to be watched."""
-        return self._names.left_out
-
     def decisions(self) -> list[TopicDecision]:
-        """Return the last decision on each topic, by topic."""
         found = (self._watched[topic].decision for topic in sorted(self._watched))
         return [each for each in found if each is not None]
 
-    def changes(self) -> list[TopicDecision]:
-        """Return the last changes of decisions, the newest first."""
-        return list(reversed(self._decisions.changes))
-
     def proposals(self) -> list[Proposal]:
-        """Return the proposals that wait for an operator, by topic."""
-        return self._decisions.proposals.waiting(self._clock.unix_ms())
+        return self.decided.proposals.waiting(self._clock.unix_ms())
 
     async def approve(self, proposal_id: str, reason: str) -> ResizeOperation:
         """Start a proposed resize; raises NotLeader, ProposalUnknown and what `QueueScaling.start` raises."""
         self.scaling.check_leads()
-        proposal = self._decisions.proposals.find(proposal_id, self._clock.unix_ms())
-        return await self._decisions.approve(self._watched.get(proposal.topic), proposal, reason)
-
-    def dismiss(self, proposal_id: str, reason: str) -> Proposal:
-        """Give up a proposal; raises NotLeader and ProposalUnknown."""
-        self.scaling.check_leads()
-        return self._decisions.dismiss(proposal_id, reason)
-
-    async def replace_policies(self, text: str) -> None:
-        """Put other policies in force; raises NotLeader, PolicyFileDecides, TablesRefused and StoreError."""
-        self.scaling.check_leads()
-        await self.policies.replace(text)
+        proposal = self.decided.proposals.find(proposal_id, self._clock.unix_ms())
+        return await self.decided.approve(self._watched[proposal.topic], proposal, reason)
 
     # Rounds
 
     async def watch_topics(self) -> None:
-        """Look at topics while this controller leads, for ever."""
         try:
             while True:
                 await self._next_round()
@@ -213,7 +188,6 @@ class Autoscaler:
         return bool(self._watched) and self._is_current()
 
     async def look(self, slot: int) -> None:
-        """Look at the topics of one part of the round."""
         began_ms, term = self._clock.now_ms(), self._term
         topics = {topic: each for topic, each in self._watched.items() if crc32(topic.encode()) % SLOTS == slot}
         if topics and self._is_current():
@@ -251,14 +225,14 @@ class Autoscaler:
             return
         try:
             resizes = KnownResizes(self._past.of_topic(topic), self._past.known_since_unix_ms)
-            self._decisions.take(watched, watched.evaluate(reading, policy, resizes, self._outlook(topic)))
+            self.decided.take(watched, watched.evaluate(reading, policy, resizes, self._outlook(topic)))
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._emit(ScalingRoundFailed(topic=topic, fault=error))
 
     async def _keep_topics(self, policies: PolicyTable) -> None:
-        names = await self._names.watched(policies) if policies.policies else []
+        names = await self.names.watched(policies) if policies.policies else []
         self._watched = {topic: self._watched.get(topic) or TopicUnderPolicy() for topic in names}
-        self._decisions.proposals.keep_only(self._watched)
+        self.decided.proposals.keep_only(self._watched)
 
     def _is_current(self) -> bool:
         return self.scaling.is_ready and self._term == self.scaling.term
@@ -269,7 +243,7 @@ class Autoscaler:
             return
         self._term = 0
         self._watched.clear()
-        self._decisions.clear()
+        self.decided.clear()
         self._past.forget()
         self.policies.forget_stored()
         self._measures = ()
@@ -279,13 +253,12 @@ class Autoscaler:
             outcomes = Counter(each.outcome.value for each in self.decisions())
             self._measures = (
                 Measure(TOPICS_WATCHED, len(self._watched)),
-                Measure(TOPICS_LEFT_OUT, self.left_out),
+                Measure(TOPICS_LEFT_OUT, self.names.left_out),
                 *(Measure(VERDICTS, outcomes[outcome], (outcome,)) for outcome in SHOWN_OUTCOMES),
             )
             self._emit(Observed(observation=Observation(ROUND_DURATION, self._worked_ms / 1000)))
 
     def measures(self) -> tuple[Measure, ...]:
-        """Return what the last round found; nothing on a controller that does not lead."""
         return self._measures
 
     async def _wait_until(self, deadline_ms: int) -> None:

@@ -5,21 +5,20 @@ Requests that clients answer have turns of their own: a client that hangs holds 
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import GroupReading, Offsets, SetReading, TopicReading
-from controller.scaling.autoscaler.signals import BrokerLoad
-from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
+from controller.scaling.autoscaler.signals import BrokerLoad, GroupMembers
+from controller.scaling.execution.broker_views import counts_of, topic_of
 from controller.scaling.execution.group_views import ConnectedMembers, GroupObserver
 from controller.scaling.execution.observer import TopicObserver, has_order, special_type
-from controller.scaling.execution.requests import read_offsets
+from controller.scaling.execution.requests import FAILURES, or_none, read_offsets
 from controller.scaling.resize.observation import GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
-from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
 from remoting.admin.client import AdminClient
-from remoting.admin.offset_table import OffsetTable, all_offsets
+from remoting.admin.offset_table import all_offsets
 from remoting.admin.routes import all_topics, topic_owners
 from remoting.admin.topics import TopicDefinition, queue_offsets
 from remoting.background_tasks import all_results
@@ -129,21 +128,15 @@ class PolicyTopics:
         return watched
 
     async def _matching(self, policies: PolicyTable) -> list[str]:
-        """Return the topics that patterns match: first those that are watched, so that new ones push none of them out.
-
-        Both by name. Only a new list or new policies are matched.
-        """
+        """Return the topics that patterns match, the watched ones first; only new lists and policies are matched."""
         if self._matched is None or self._matched[0] is not policies or self._matched[1] != self._listed_ms:
-            self._matched = policies, self._listed_ms, await self._match(policies)
+            known_ms = (self._listed_ms or 0) - UNLISTED_MS
+            former = [topic for topic, listed_ms in self._listed_last_ms.items() if listed_ms > known_ms]
+            found: dict[str, None] = {}
+            async for topics in in_slices((*sorted(former), *sorted(self._listed)), _NAMES_AT_ONCE):
+                found |= dict.fromkeys(topic for topic in topics if policies.policy_of(topic) is not None)
+            self._matched = policies, self._listed_ms, list(found)
         return self._matched[2]
-
-    async def _match(self, policies: PolicyTable) -> list[str]:
-        known_ms = (self._listed_ms or 0) - UNLISTED_MS
-        former = [topic for topic, listed_ms in self._listed_last_ms.items() if listed_ms > known_ms]
-        found: dict[str, None] = {}
-        async for topics in in_slices((*sorted(former), *sorted(self._listed)), _NAMES_AT_ONCE):
-            found |= dict.fromkeys(topic for topic in topics if policies.policy_of(topic) is not None)
-        return list(found)
 
     async def _look(self) -> None:
         now_ms = self._now_ms()
@@ -179,18 +172,7 @@ _OFFLINE: Final = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFacts:
-    """Who consumes; None is unknown."""
-
-    kind: GroupKind | None
-    clients: frozenset[str] | None
-    holders: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What is known of a topic; None is unknown."""
-
     #: When it was requested, monotonic.
     places_ms: int
     groups_ms: int
@@ -200,7 +182,7 @@ class TopicFacts:
     is_ordered: bool | None = None
     is_static: bool | None = None
     special_type: str = ""
-    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    groups: Mapping[str, GroupMembers] = field(default_factory=dict)
     #: Since when sets are in no route any more, monotonic; they have no master.
     absent: Mapping[str, int] = field(default_factory=dict)
     #: Whether every answer came.
@@ -222,7 +204,6 @@ class TopicFactsObserver:
         self._now_ms = now_ms
 
     def is_due(self, facts: TopicFacts | None) -> bool:
-        """Return whether facts are too old, or lack an answer."""
         return facts is None or not facts.is_complete or self._now_ms() - facts.groups_ms >= GROUPS_MS
 
     async def facts(self, topic: str, former: TopicFacts | None, behind: Collection[str]) -> TopicFacts:
@@ -259,10 +240,7 @@ class TopicFactsObserver:
         return {name: since for name, since in left.items() if name not in masters and now_ms - since < ABSENT_MS}
 
     async def _definition(self, master: str | None, topic: str) -> TopicDefinition | None:
-        try:
-            return None if master is None else await topic_of(self._admin, master, topic)
-        except FAILURES:
-            return None
+        return None if master is None else await or_none(topic_of(self._admin, master, topic))
 
     async def _grouped(self, topic: str, facts: TopicFacts, behind: Collection[str]) -> TopicFacts:
         former = facts.groups
@@ -286,12 +264,12 @@ class TopicFactsObserver:
         return replace(facts, groups_ms=self._now_ms(), groups=groups, is_complete=is_complete)
 
 
-def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
+def group_facts(view: GroupView, former: GroupMembers | None) -> GroupMembers:
     """Return what is known of a group; its kind stays unknown until one of its clients has answered."""
     if not view.is_online:
         # Whether it may be in order although nobody has seen it, the plan of a resize decides.
         former_kind = None if former is None else former.kind
-        return GroupFacts(
+        return GroupMembers(
             kind=view.last_kind or former_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE
         )
     clients = frozenset(each.client_id for each in view.clients)
@@ -301,7 +279,7 @@ def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
         kind = former.kind
     holders = frozenset(each.client_id for each in answered if each.queues)
     is_whole = len(answered) == len(view.clients)
-    return GroupFacts(kind=kind, clients=clients, holders=holders if is_whole else None)
+    return GroupMembers(kind=kind, clients=clients, holders=holders if is_whole else None)
 
 
 #: `osPageCacheBusyTimeOutMills` of brokers, and what they take for a fault of the clock.
@@ -314,8 +292,6 @@ WAIT_STEP_MS: Final = 20
 #: A queue id above it is no queue.
 _QUEUE_ID_MAX: Final = 65_535
 
-Found = TypeVar("Found")
-
 #: Topic -> group -> offsets by queue id; a topic whose offsets cannot be read is absent.
 _StoredOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 
@@ -323,7 +299,7 @@ _StoredOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 class _BrokerAnswers(NamedTuple):
     """What one broker answered for all of its topics; None without an answer."""
 
-    offsets: _StoredOffsets | None
+    offsets: _StoredOffsets
     load: BrokerLoad
     #: Messages a second with all its topics.
     put_tps: float | None
@@ -357,9 +333,11 @@ class SlotReadings:
         )
 
     async def _of_broker(self, address: str, topics: Collection[str]) -> _BrokerAnswers:
-        runtime = await self._answer(address, broker_runtime())
-        table = await self._answer(address, all_offsets())
-        offsets = None if table is None else await _offsets_of(table, topics)
+        runtime = await or_none(self._admin.call(address, broker_runtime()))
+        table = await or_none(self._admin.call(address, all_offsets()))
+        found = None if table is None else await or_none(read_offsets(table, topics))
+        known = {} if found is None else found
+        offsets = {topic: each.by_group for topic, each in known.items() if not isinstance(each, BodyError)}
         return _BrokerAnswers(offsets, _load(runtime), None if runtime is None else runtime.put_tps)
 
     async def _of_topic(
@@ -377,7 +355,7 @@ class SlotReadings:
             sets[name] = SetReading(
                 read_queues=counts.read, write_queues=counts.write, max_offsets=max_offsets, load=load
             )
-            if answers.offsets is not None and topic in answers.offsets:
+            if topic in answers.offsets:
                 stored[name] = answers.offsets[topic]
         groups = {
             group: GroupReading(
@@ -401,22 +379,8 @@ class SlotReadings:
     async def _ends(self, topic: str, master: str | None) -> Offsets | None:
         if master is None:
             return None
-        found = await self._answer(master, queue_offsets(topic))
+        found = await or_none(self._admin.call(master, queue_offsets(topic)))
         return None if found is None else _by_queue({each.queue_id: ends.max_offset for each, ends in found.items()})
-
-    async def _answer(self, address: str, wanted: AdminRequest[Found]) -> Found | None:
-        try:
-            return await self._admin.call(address, wanted)
-        except FAILURES:
-            return None
-
-
-async def _offsets_of(table: OffsetTable, topics: Collection[str]) -> _StoredOffsets | None:
-    try:
-        found = await read_offsets(table, topics)
-    except BodyError:
-        return None
-    return {topic: each.by_group for topic, each in found.items() if not isinstance(each, BodyError)}
 
 
 def _load(runtime: BrokerRuntime | None) -> BrokerLoad:

@@ -47,7 +47,6 @@ class TopicNumbers:
 
     @classmethod
     def of(cls, signals: TopicSignals) -> "TopicNumbers":
-        """Return the numbers of one moment."""
         totals = [totals_of(each) for each in signals.groups.values()]
         return cls(
             sets=len(signals.sets),
@@ -59,8 +58,6 @@ class TopicNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDecision:
-    """The last verdict on a topic, and what became of it."""
-
     verdict: ScalingVerdict
     policy: ScalingPolicy
     outcome: DecisionOutcome
@@ -74,7 +71,6 @@ class TopicDecision:
 
     @property
     def topic(self) -> str:
-        """The topic that it is about."""
         return self.verdict.topic
 
     def is_shown_as(self, other: "TopicDecision | None") -> bool:

@@ -11,10 +11,10 @@ from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 from resize_builders import CREATED_UNIX_MS, a_resize
 from server_paths import CONTROLLER_ENDPOINTS
 
-from controller.http.scaling_views import MayBeStored, answered
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.http.scaling_views import MayBeStored, refusals
 from serving.http import openapi
 from serving.http.views import ErrorAnswer
+from serving.shapes.scaling import ResizeKind, ResizePhase
 from store.documents import DocumentKind
 from store.store import ControllerMember, OutcomeUnknown
 
@@ -104,12 +104,10 @@ async def test_openapi_describes_exactly_the_refusals_that_occur(controller, end
     assert ("504" in expected) == (endpoint.changes and "503" in expected)
 
 
-async def test_change_that_may_be_stored_is_not_answered_as_one_that_was_not_done():
-    async def stores():
+def test_change_that_may_be_stored_is_not_answered_as_one_that_was_not_done():
+    sentence = "not known whether this is done: etcd did not answer"
+    with pytest.raises(MayBeStored, match=sentence) as refused, refusals():
         raise OutcomeUnknown("etcd did not answer")
-
-    with pytest.raises(MayBeStored, match="not known whether this is done: etcd did not answer") as refused:
-        await answered(stores())
     assert (refused.value.status, refused.value.code) == (504, "outcome_unknown")
 
 

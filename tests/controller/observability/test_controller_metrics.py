@@ -14,9 +14,9 @@ from controller.failure_detection.suspicion import PROOFS, ProbeOutcome
 from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
 from controller.role_probe.events import LAST_GAP
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.sets.stored_set import StoredSet
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
+from serving.shapes.scaling import ResizeKind, ResizePhase
 from serving.telemetry.events import Count, Counted, Measure
 from store.store import ControllerMember, VersionedEntry
 

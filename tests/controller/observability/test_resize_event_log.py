@@ -21,8 +21,8 @@ from controller.scaling.execution.events import (
     ResizeRoundFailed,
     phase_entered,
 )
-from controller.scaling.resize.operation import FINISHED, ResizePhase
 from serving.logging.events import common_keys
+from serving.shapes.scaling import FINISHED, ResizePhase
 from store.store import OutcomeUnknown
 
 WHICH = {"resize": "resize-1", "topic": "TopicTest", "kind": "shrink"}

@@ -3,8 +3,9 @@ import pytest
 from fakes import recorded_rows
 
 from controller.scaling.execution.events import RECORDED_CHARS_MAX, ResizeCreated, phase_entered
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation, ResizePhase, SetResize
+from controller.scaling.resize.operation import QueueCounts, ResizeOperation, SetResize
 from controller.scaling.rules.commands import aborted
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 CREATED_MS = 1_772_409_600_000
 

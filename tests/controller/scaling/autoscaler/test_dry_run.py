@@ -62,7 +62,9 @@ def test_counts_are_those_of_each_set():
     assert changes(recorded(60, lambda _: 1500.0, 16, can_consume=800), start=start) == [(4, 8)]
 
 
-@pytest.mark.parametrize("rate", [0.0, 250.0, 400.0])
+@pytest.mark.parametrize(
+    "rate", [250.0, pytest.param(0.0, marks=pytest.mark.broad), pytest.param(400.0, marks=pytest.mark.broad)]
+)
 def test_synthetic_month_of_a_group_that_keeps_up_shrinks_in_a_quiet_hour_after_a_week(rate):
     planted = offset_samples(
         "ns-1", "orders", MONDAY_MS * 1000, [rate + 300.0 * (each % 1440 > 480) for each in range(30 * 1440)]

@@ -160,6 +160,7 @@ def by_night(run: Run) -> list[int]:
     return [(each.begun_unix_ms - 12 * HOUR_MS) // DAY_MS for each in run.resizes if each.after < each.before]
 
 
+@pytest.mark.broad
 def test_month_of_days_and_nights_takes_few_resizes():
     topic = SimulatedTopic(day_and_night, staff)
     run = Run(topic).play(30 * DAY_MS, step_ms=MINUTE_MS, interval_ms=MINUTE_MS)
@@ -169,6 +170,7 @@ def test_month_of_days_and_nights_takes_few_resizes():
     assert above <= 30, f"{above} minutes of a month above the goal"
 
 
+@pytest.mark.broad
 def test_month_whose_traffic_falls_to_a_fifth_shrinks_a_week_later_at_most_once_a_night():
     def falling(at_ms: int) -> float:
         return day_and_night(at_ms, 1000.0 if at_ms < 10 * DAY_MS else 200.0)

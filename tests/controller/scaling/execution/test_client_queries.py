@@ -111,6 +111,8 @@ async def test_clients_without_a_turn_within_the_time_of_a_round_are_unknown_and
         clock.pass_ms(ROUND_MS)
         return answer(code, fields)
 
+    # All that have a turn are sent before the first answer comes.
+    broker.peer.pause_s = 0.1
     names = [f"c{number}" for number in range(TURNS + 2)]
     for each in names:
         broker.run(each, {0: (1, 0)})

@@ -12,11 +12,12 @@ from controller.scaling.execution.group_views import GROUPS_MAX, GroupKinds
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.requests import KEEP_MS, ClientQueries
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
-from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
+from controller.scaling.resize.operation import QueueCounts, QueueId, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX
 from controller.sets.broker_set import Replica
 from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
+from serving.shapes.scaling import ResizeKind, ResizePhase
 from store.document_store import DocumentStore
 from store.store import StoreError
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from resize_builders import CREATED_UNIX_MS, a_resize
 
 from controller.scaling.execution import operations as module
-from controller.scaling.execution.operations import OperationExists, OperationMoved, Operations
-from controller.scaling.resize.operation import ResizePhase, encode_operation
+from controller.scaling.execution.operations import OperationExists, OperationMoved, Operations, encode_operation
+from serving.shapes.scaling import ResizePhase
 from store.document_store import DocumentStore
 from store.documents import DocumentKind
 from store.embedded import EmbeddedStore

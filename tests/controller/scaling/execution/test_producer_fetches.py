@@ -6,8 +6,8 @@ from resize_builders import a_resize
 
 from controller.scaling.execution.observer import ProducerFetches
 from controller.scaling.resize.observation import StaleProducers
-from controller.scaling.resize.operation import ResizePhase
 from remoting.protocol.codes import BrokerRequestCode, RequestCode
+from serving.shapes.scaling import ResizePhase
 
 UNKNOWN = StaleProducers(is_complete=False, addresses=())
 

@@ -6,8 +6,7 @@ from fakes.scaling_controller import OTHER, ScalingController
 from resize_builders import a_resize
 
 from controller.scaling.execution.operations import OperationExists
-from controller.scaling.resize.operation import ResizePhase
-from serving.shapes.scaling import ResizeRequest
+from serving.shapes.scaling import ResizePhase, ResizeRequest
 from store.store import StoreError
 
 REQUEST = ResizeRequest(topic=TOPIC, queues=8)

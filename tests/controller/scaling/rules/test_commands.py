@@ -4,16 +4,10 @@ import pytest
 from msgspec.structs import replace
 from scaling_builders import BROKER, MASTER, a_gated, a_grow, a_shrink, an_ordered
 
-from controller.scaling.resize.operation import (
-    LateMark,
-    QueueOffset,
-    ResizeKind,
-    ResizePhase,
-    decode_operation,
-    encode_operation,
-)
+from controller.scaling.execution.operations import decode_operation, encode_operation
+from controller.scaling.resize.operation import LateMark, QueueOffset
 from controller.scaling.rules.commands import GROUPS_SHOWN, ResizeCommandRefused, aborted, given_up, resumed, waived
-from serving.shapes.scaling import ResizeOptions
+from serving.shapes.scaling import ResizeKind, ResizeOptions, ResizePhase
 
 NOW = 1_700_000_100_000
 
@@ -42,7 +36,7 @@ def test_abort_takes_the_way_back_that_loses_nothing(resize, kind, phase):
 def test_grow_on_its_way_back_is_shown_as_it_was_requested_with_the_reason():
     grow = a_grow(ResizePhase.VERIFY, reached=2, reason="more consumers")
     back = aborted(grow, NOW, "too slow").entered(ResizePhase.QUIESCE, NOW).entered(ResizePhase.ABORTED, NOW)
-    shown = decode_operation(encode_operation(back)).requested
+    shown = decode_operation("", encode_operation(back)).requested
     assert (shown.kind, shown.sets, shown.reason) == (grow.kind, grow.sets, "more consumers")
     assert (shown.phase, shown.problem) == (ResizePhase.ABORTED, "aborted by the operator: too slow")
     blocked = back.entered(ResizePhase.BLOCKED, NOW, problem="nobody consumes")

@@ -4,9 +4,9 @@ import pytest
 from scaling_builders import BROKER, a_group, a_shrink, observed, waited, with_set
 
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
-from controller.scaling.resize.operation import QueueId, ResizePhase
-from controller.scaling.rules.drained import RANGES_SHOWN, UndrainedQueue, check_drained, given_up, sentences
-from serving.shapes.scaling import ResizeOptions
+from controller.scaling.resize.operation import QueueId, first_sentences
+from controller.scaling.rules.drained import RANGES_SHOWN, UndrainedQueue, check_drained, given_up
+from serving.shapes.scaling import ResizeOptions, ResizePhase
 
 ENDS = {2: 5}
 SHRINK = a_shrink(ResizePhase.DRAIN)
@@ -93,4 +93,4 @@ def test_what_is_given_up_of_many_queues_is_one_sentence_for_a_broker_set():
 def test_long_lists_of_lags_are_cut():
     observation = observed(SHRINK, 1, ends={2: 1, 3: 1}, groups=[a_group()])
     lags = check_drained(SHRINK, observation, waited(0)).lags
-    assert sentences(lags, 1)[1:] == ("and 1 more",)
+    assert first_sentences(list(map(str, lags)), 1)[1:] == ("and 1 more",)

@@ -7,10 +7,10 @@ from scaling_builders import ADDRESS, BROKER, a_gated, a_group, observed, waited
 
 from controller.scaling.resize.decision import GiveLocks, HoldLocks
 from controller.scaling.resize.observation import GroupKind, LogPosition
-from controller.scaling.resize.operation import MasterIdentity, QueueOffset, ReleasedQueue, ResizePhase
+from controller.scaling.resize.operation import MasterIdentity, QueueOffset, ReleasedQueue
 from controller.scaling.rules.gated import LOCK_MS
 from controller.scaling.rules.phases import begin_phase, decide_step, needs_of
-from serving.shapes.scaling import ResizeOptions
+from serving.shapes.scaling import ResizeOptions, ResizePhase
 
 CLIENT = "rmq-controller@resize-1"
 LOCKED = {"broker_name": BROKER, "address": ADDRESS, "client_id": CLIENT, "group": "billing"}

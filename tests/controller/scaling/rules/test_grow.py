@@ -9,10 +9,10 @@ from scaling_builders import ADDRESS, BROKER, a_gated, a_group, a_grow, an_order
 
 from controller.scaling.resize.decision import ChangeCounts, StoreGroupOffset
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset
 from controller.scaling.rules.grow import HEARTBEAT_MS, seeds_of, unseeded
 from controller.scaling.rules.phases import decide_step, needs_of
-from serving.shapes.scaling import ResizeOptions
+from serving.shapes.scaling import ResizeKind, ResizeOptions, ResizePhase
 
 ENDS_AS_SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 7))
 

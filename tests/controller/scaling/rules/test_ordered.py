@@ -8,10 +8,11 @@ from scaling_builders import ADDRESS, BROKER, MASTER, NAME_SERVER, an_ordered, o
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
 from controller.scaling.resize.observation import NameServerView, SetView
-from controller.scaling.resize.operation import MasterIdentity, QueueCounts, ResizePhase
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts
 from controller.scaling.rules.commands import aborted
 from controller.scaling.rules.ordered import LAST_ROUNDS_MAX, paused_order_conf, resized_order_conf
 from controller.scaling.rules.phases import decide_step
+from serving.shapes.scaling import ResizePhase
 
 CONF = "broker-a:2"
 

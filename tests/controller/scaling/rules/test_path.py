@@ -5,8 +5,9 @@ from scaling_builders import ADDRESS, BROKER, NAME_SERVER, a_grow, a_shrink, an_
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import NameServerView
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueCounts
 from controller.scaling.rules.path import check_path, dropped_queues, new_queues, path_of, reversed_grow, watched_queues
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 RESIZES = [
     a_grow(ResizePhase.SEED), a_shrink(ResizePhase.DRAIN), an_ordered(ResizePhase.PAUSE),

@@ -21,7 +21,7 @@ from scaling_builders import (
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
 from controller.scaling.resize.observation import NameServerView
-from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset
 from controller.scaling.rules.path import PAUSED_END, dropped_queues, new_queues
 from controller.scaling.rules.phases import (
     BLOCKED_ROUND_MS_MAX,
@@ -37,7 +37,7 @@ from controller.scaling.rules.phases import (
     round_ms,
     writes_paused_since,
 )
-from serving.shapes.scaling import ResizeWaits
+from serving.shapes.scaling import ResizeKind, ResizePhase, ResizeWaits
 
 RESTARTED = MasterIdentity(ADDRESS, 2)
 SEEDS = (QueueOffset(BROKER, 2, 0),)

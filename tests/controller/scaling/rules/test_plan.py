@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 from scaling_builders import ADDRESS, BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed, with_set
 
-from controller.scaling.resize.observation import GroupKind, LateSources, NameServerView
-from controller.scaling.resize.operation import MasterIdentity, QueueCounts, ResizeKind, ResizePhase
-from controller.scaling.resize.request import AUTOSCALER, TopicTraits
+from controller.scaling.resize.observation import GroupKind, LateSources, NameServerView, TopicTraits
+from controller.scaling.resize.operation import AUTOSCALER, MasterIdentity, QueueCounts
 from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.plan import QUEUES_MAX, SET_QUEUES_MAX, checked, plan_resize, planned_operation
-from serving.shapes.scaling import ResizeOptions, ResizeRequest, ResizeWaits
+from serving.shapes.scaling import ResizeKind, ResizeOptions, ResizePhase, ResizeRequest, ResizeWaits
 
 FOUR = QueueCounts(4, 4)
 SHRINK = a_shrink(ResizePhase.PRECHECK)

@@ -6,7 +6,7 @@ import pytest
 from scaling_builders import BROKER, a_shrink, delayed, observed, with_set
 
 from controller.scaling.resize.observation import LateSources, LogPosition, StaleProducers
-from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizePhase
+from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset
 from controller.scaling.rules.quiet import (
     FETCHED_SHARE,
     POLL_MS,
@@ -18,7 +18,7 @@ from controller.scaling.rules.quiet import (
     undispatched,
 )
 from remoting.admin.route_fetches import ClientFetch, ClientFetches
-from serving.shapes.scaling import ResizeWaits
+from serving.shapes.scaling import ResizePhase, ResizeWaits
 
 SHRINK = a_shrink(ResizePhase.LATE)
 SHOWN = observed(SHRINK, 1)
@@ -70,14 +70,13 @@ def test_only_levels_with_undelivered_messages_are_marked():
 )
 def test_messages_that_come_all_the_time_count_for_their_longest_delay(late, limit_ms, text):
     pending = with_set(SHOWN, late=late)
-    assert text in late_arrivals(SHRINK, pending, limit_ms - 1)[0]
-    assert late_arrivals(SHRINK, pending, limit_ms) == ()
+    assert text in next(late_arrivals(SHRINK, pending, limit_ms - 1))
+    assert list(late_arrivals(SHRINK, pending, limit_ms)) == []
 
 
 def test_unknown_delays_are_waited_for():
-    assert late_arrivals(SHRINK, with_set(SHOWN, late=None), 10**9) == (
-        "broker-a does not answer which messages are delayed",
-    )
+    (wait,) = late_arrivals(SHRINK, with_set(SHOWN, late=None), 10**9)
+    assert wait == "broker-a does not answer which messages are delayed"
 
 
 LOWERED = a_shrink(ResizePhase.QUIESCE, waits=ResizeWaits(producers_ms=90_000))

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.scaling.execution.operations import decode_operation, encode_operation
+from controller.scaling.resize.observation import TopicTraits
 from controller.scaling.resize.operation import (
     STEPS_MAX,
     LateMark,
@@ -12,19 +14,14 @@ from controller.scaling.resize.operation import (
     QueueCounts,
     QueueOffset,
     ReleasedQueue,
-    ResizeKind,
     ResizeOperation,
-    ResizePhase,
     SetResize,
-    decode_operation,
-    encode_operation,
     limited_sentences,
     limited_text,
 )
-from controller.scaling.resize.request import TopicTraits
 from controller.scaling.rules.path import all_queues, dropped_queues, new_queues, reversed_grow
 from controller.scaling.rules.plan import SETS_BYTES_MAX, size_problems, topic_problems, wait_problems, wait_warnings
-from serving.shapes.scaling import WAIT_MS_MAX, ResizeOptions, ResizeRequest, ResizeWaits
+from serving.shapes.scaling import WAIT_MS_MAX, ResizeKind, ResizeOptions, ResizePhase, ResizeRequest, ResizeWaits
 from store.documents import DOCUMENT_BYTES_MAX
 
 TRAITS = TopicTraits(counts={"broker-a": QueueCounts(4, 4)}, clusters={"broker-a": "DefaultCluster"})
@@ -204,7 +201,7 @@ def test_largest_resize_that_is_not_refused_fits_a_document(kind, number, name):
         wanted = sets(number, before, fitting[-1], name) if fitting else ()
     stored = encode_operation(at_the_limit(kind, wanted, before, 0))
     assert len(stored) <= DOCUMENT_BYTES_MAX
-    assert len(decode_operation(stored).steps) == STEPS_MAX
+    assert len(decode_operation("", stored).steps) == STEPS_MAX
 
 
 @pytest.mark.parametrize(("number", "name"), [(1, 8), (90, 8), (40, 60), (50, 60)])

@@ -3,8 +3,8 @@
 from scaling_builders import a_gated, a_grow, a_shrink, observed, waited
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.scaling.rules.round import SAVE_MS_MAX, SAVE_MS_MIN, ResizeRound
+from serving.shapes.scaling import ResizeKind, ResizePhase
 
 
 def a_round(operation, waited_ms=0, **progress):

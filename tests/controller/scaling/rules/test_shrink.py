@@ -6,9 +6,9 @@ import pytest
 from scaling_builders import BROKER, a_group, a_shrink, delayed, observed, waited, with_set
 
 from controller.scaling.resize.observation import GroupKind, LogPosition, QueueEnds
-from controller.scaling.resize.operation import LateMark, MasterIdentity, QueueCounts, QueueId, QueueOffset, ResizePhase
+from controller.scaling.resize.operation import LateMark, MasterIdentity, QueueCounts, QueueId, QueueOffset
 from controller.scaling.rules.phases import begin_phase, decide_step
-from serving.shapes.scaling import ResizeOptions
+from serving.shapes.scaling import ResizeOptions, ResizePhase
 
 ENDS = {2: 5, 3: 9}
 QUEUE_ENDS = {QueueId(BROKER, 2): 5, QueueId(BROKER, 3): 9}

@@ -8,13 +8,13 @@ from fakes.scaled_topic import CLUSTER, GROUP, TOPIC
 from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 from resize_builders import a_resize
 
-from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.watching import service as service_module
 from controller.scaling.watching import topic_requests
 from controller.scaling.watching.events import ROUNDS_FAILED
 from controller.scaling.watching.service import PastResizes
 from controller.scaling.watching.topic_requests import ABSENT_MS, UNLISTED_MS, TopicFacts
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from serving.shapes.scaling import ResizePhase
 from store.documents import DocumentKind
 from store.store import ControllerMember, StoreError
 
@@ -71,7 +71,7 @@ async def test_same_verdict_is_logged_once(site):
     await site.look(LOOKS_UNTIL_DECIDED + 4)
     reasons = [(each["outcome"], each["target"]) for each in site.events("scaling_verdict_changed")]
     assert reasons == [("kept", None), ("kept", None), ("proposed", 8)]
-    assert [each.outcome.value for each in site.autoscaler.changes()] == ["proposed", "kept", "kept"]
+    assert [each.outcome.value for each in site.autoscaler.decided.changes] == ["kept", "kept", "proposed"]
 
 
 @pytest.mark.parametrize("message_type", ["PRIORITY", "LITE"])
@@ -321,7 +321,7 @@ async def test_topics_that_come_later_push_none_out(site, monkeypatch):
     await site.look()
     name_server.topics = ["A", "B", "M", "N"]
     await site.look(5)
-    assert (sorted(site.autoscaler._watched), site.autoscaler.left_out) == (["M", "N"], 2)
+    assert (sorted(site.autoscaler._watched), site.autoscaler.names.left_out) == (["M", "N"], 2)
 
 
 # Missing answers

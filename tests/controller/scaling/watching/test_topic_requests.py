@@ -5,12 +5,12 @@ from fakes.answering_peer import success
 from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 
+from controller.scaling.autoscaler.signals import GroupMembers
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
 from controller.scaling.watching.topic_requests import (
     PAUSE_MS,
     FailedPeers,
-    GroupFacts,
     SlotReadings,
     TopicFacts,
     group_facts,
@@ -104,7 +104,7 @@ async def offsets_of(broker, *topics):
             groups_ms=0,
             masters={broker.name: broker.address},
             counts={broker.name: QueueCounts(2, 2)},
-            groups={GROUP: GroupFacts(kind=GroupKind.CONCURRENT, clients=clients, holders=clients)},
+            groups={GROUP: GroupMembers(kind=GroupKind.CONCURRENT, clients=clients, holders=clients)},
         )
         readings = await SlotReadings(site.admin, FakeClock()).read(dict.fromkeys(topics, facts))
     return {each.topic: each.groups[GROUP].offsets for each in readings}
