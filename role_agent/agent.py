@@ -98,7 +98,6 @@ class Observed:
         self._changes: deque[dict[str, object]] = deque(maxlen=_CHANGES_MAX)
 
     def controller_answered(self, controller: str, line: RoleLine, now_ms: int) -> None:
-        """Record a line of a controller."""
         self._controllers[controller] = (line.text, True, now_ms)
         if line.role is Role.UNKNOWN:
             return
@@ -108,11 +107,9 @@ class Observed:
             self._log.write(events.CONTROLLERS_ANSWER, controller=controller, answer=line.text)
 
     def controller_failed(self, controller: str, error: str, now_ms: int) -> None:
-        """Record that a controller did not answer."""
         self._controllers[controller] = (f"no answer: {error}", False, now_ms)
 
     def peer_answered(self, peer: str, lease_ms: int, now_ms: int) -> None:
-        """Record an answer of another agent."""
         self._peers[peer] = (now_ms, "")
         if peer in self._silent_peers:
             self._silent_peers.discard(peer)
@@ -128,25 +125,21 @@ class Observed:
             self._log.write_about(peer, events.PEER_SILENT, {"peer": peer, "error": error})
 
     def peer_reported(self, peer: str, lease_ms: int, broker_id: int) -> None:
-        """Record what another agent is for, as it reported in a request."""
         own = self._settings
         self._compare(peer, "lease", lease_ms, differs=lease_ms != own.lease_ms)
         self._compare(peer, "brokerId", broker_id, differs=broker_id == own.broker_id)
 
     def changed(self, change: str, epoch: int, unix_ms: int) -> None:
-        """Record that the address was taken or released."""
         at = datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
         self._changes.append({"at": at.replace("+00:00", "Z"), "change": change, "masterEpoch": epoch})
 
     def tick(self, now_ms: int) -> None:
-        """Log once if no controller has given a definite answer for a lease."""
         if not self._is_silent and now_ms - self._definite_ms >= self._settings.lease_ms:
             self._is_silent = True
             answers = {controller: text for controller, (text, _, _) in self._controllers.items()}
             self._log.write(events.CONTROLLERS_SILENT, answers=answers)
 
     def status(self, now_ms: int) -> dict[str, object]:
-        """Return the last answers with their age, and the last changes."""
         return {
             "controllers": {
                 name: {"answer": text, "answered": answered, "ageMs": now_ms - at_ms}
@@ -276,7 +269,6 @@ class HostActions:
         self._ha_closed_until_ms = 0
 
     def tick(self) -> None:
-        """Repeat what is due."""
         now_ms = self._clock.now_ms()
         if self._ha_close_again_ms <= now_ms < self._ha_closed_until_ms:
             self._ha_close_again_ms = now_ms + _HA_CLOSED_GAP_MS
@@ -346,7 +338,6 @@ class RoleAgent:
 
     @property
     def has_address(self) -> bool:
-        """Return whether this host has the address, as far as the agent knows."""
         return self._holder.phase is Phase.HOLDING
 
     def controller_answered(self, controller: HostPort, text: str, sent_ms: int) -> None:
@@ -365,7 +356,6 @@ class RoleAgent:
         self._perform(effects)
 
     def controller_failed(self, controller: HostPort, error: str) -> None:
-        """Record that a controller did not answer: nothing follows from that by itself."""
         self._observed.controller_failed(str(controller), error, self._clock.now_ms())
 
     def peer_requested(self, peer: str, request: PeerRequest) -> PeerAnswer | None:
@@ -375,7 +365,6 @@ class RoleAgent:
         return answer if self._perform(effects) or answer.reply is not PeerReply.RELEASED else None
 
     def tick(self) -> None:
-        """Do what is due; to be called several times in each third of the lease."""
         now_ms = self._clock.now_ms()
         self._perform(self._holder.tick(now_ms))
         self._observed.tick(now_ms)
@@ -392,7 +381,6 @@ class RoleAgent:
         self._relay.stop()
 
     def status(self) -> dict[str, object]:
-        """Return where the agent is and what it was answered, for people."""
         now_ms, until_ms = self._clock.now_ms(), self._holder.lease_until_ms
         return {
             "set": self._settings.set_name,

@@ -187,7 +187,6 @@ EVENTS: Final = tuple(each for each in tuple(globals().values()) if isinstance(e
 
 
 def as_markdown() -> str:
-    """Return all events as a page."""
     return "\n".join([_HEAD, *(_row(event) for event in EVENTS)]) + "\n"
 
 

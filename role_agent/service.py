@@ -33,7 +33,6 @@ class SystemdNotices:
         self._address = "\0" + path[1:] if path.startswith("@") else path
 
     def ready(self) -> None:
-        """Report that the agent has started."""
         self._send(b"READY=1")
 
     def still_runs(self) -> None:
@@ -68,12 +67,10 @@ class PeerListener:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen from now on; raises OSError."""
         listen = self._settings.listen
         self._server = await asyncio.start_server(self._serve, str(listen.ip), listen.port, limit=LINE_BYTES_MAX)
 
     def close(self) -> None:
-        """Take no more connections."""
         if self._server is not None:
             self._server.close()
 

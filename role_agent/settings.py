@@ -42,7 +42,6 @@ class HostPort(msgspec.Struct, frozen=True):
     port: int
 
     def __str__(self) -> str:
-        """Return it as addresses are written, IPv6 in brackets."""
         return f"[{self.ip}]:{self.port}" if isinstance(self.ip, IPv6Address) else f"{self.ip}:{self.port}"
 
 

@@ -39,11 +39,9 @@ class PendingSyns:
         self._by_connection[connection] = (now_ms, packet)
 
     def remove(self, connection: bytes) -> None:
-        """Remove the packet of a connection, if there is one."""
         self._by_connection.pop(connection, None)
 
     def expire(self, now_ms: int) -> None:
-        """Remove those that are too old."""
         while self._by_connection:
             oldest = next(iter(self._by_connection))
             if now_ms - self._by_connection[oldest][0] <= AGE_MAX_MS:
@@ -124,7 +122,6 @@ class SynSockets:
         return taken
 
     def close(self) -> None:
-        """Close what is open."""
         for each in self._open:
             each.close()
         self._open = []
@@ -185,7 +182,6 @@ class SynRelay:
         self._is_passing = False
 
     def tick(self) -> None:
-        """Read what has arrived; to be called several times in a second."""
         self._read(_TICK_PACKETS)
 
     def ended(self, sessions: Iterable[Session]) -> None:

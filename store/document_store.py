@@ -62,7 +62,6 @@ class DocumentStore:
         return sorted(self._documents[kind])
 
     def problems(self, kind: DocumentKind) -> Mapping[str, str]:
-        """Return which documents cannot be read, and why, by name."""
         return {name: versioned.problem for name, versioned in self._documents[kind].items() if versioned.problem}
 
     def get(self, kind: DocumentKind, name: str) -> bytes | None:

@@ -179,7 +179,6 @@ class EmbeddedStore:
         self._thread.shutdown(wait=False)
 
     async def _check_files_forever(self) -> None:
-        """Look again and again whether the files are there."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(FILE_CHECK_S)
@@ -307,7 +306,6 @@ class EmbeddedStore:
         return StoreFileMissing(f"{path} is gone: it was removed or replaced while this controller ran")
 
     def _commit_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Store what waits, in as few transactions as may be."""
         # Who waits from now on calls again.
         self._is_called = False
         for _ in range(0, len(self._waiting), BATCH_MAX):
@@ -325,7 +323,6 @@ class EmbeddedStore:
         loop.call_soon_threadsafe(self._report_committed, batch, failure)
 
     def _report_committed(self, batch: Collection[_Commit], failure: Exception | None) -> None:
-        """Tell those who still wait what has become of their commits."""
         for each in batch:
             if each.done.done():
                 continue

@@ -131,7 +131,6 @@ class FolderLock:
             raise
 
     def close(self) -> None:
-        """Let others take it."""
         os.close(self._descriptor)
 
 

@@ -54,7 +54,6 @@ class SetChanges:
         self.end_waits()
 
     def set_changed(self, broker_name: str) -> None:
-        """Remember that a set has changed, or was removed."""
         self._number += 1
         self._changed.pop(broker_name, None)
         self._changed[broker_name] = self._number
@@ -97,11 +96,9 @@ class SetChanges:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody may wait any more."""
         return self._is_closed
 
     def end_waits(self) -> None:
-        """Let everybody who waits go on."""
         ended, self._next = self._next, asyncio.Event()
         ended.set()
 

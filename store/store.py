@@ -69,7 +69,6 @@ class DocumentRefused(StoreError):
 
 
 def check_document(kind: DocumentKind, name: str, value: bytes | None) -> None:
-    """Raise DocumentRefused for what no store takes."""
     if fault := fault_of_document(name, value):
         raise DocumentRefused(kind, name, fault)
 
@@ -243,7 +242,6 @@ class SetStore:
             raise StoreError(versioned.problem)
 
     def entry(self, broker_name: str) -> StoredSet:
-        """Return what is stored under a name, as it is known here."""
         return self._entries.get(broker_name, _NOTHING).entry
 
     def get(self, broker_name: str) -> BrokerSet | None:
@@ -265,7 +263,6 @@ class SetStore:
 
     @property
     def members(self) -> int:
-        """How many brokers belong to sets that are known here."""
         return self._members
 
     def sets(self) -> Iterable[BrokerSet]:

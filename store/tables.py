@@ -65,7 +65,6 @@ class EntryTable:
         return {row[0]: self._versioned(*row) for row in rows}
 
     def read(self, broker_name: str) -> VersionedEntry:
-        """Return one entry; raises StoreError if it cannot be read."""
         query = "SELECT broker_name, entry, revision, digest FROM entries WHERE broker_name = ?"
         row = self._connection.execute(query, (broker_name,)).fetchone()
         return VersionedEntry() if row is None else self._versioned(*row)

@@ -185,7 +185,6 @@ class ControllerCore:
             self._emit(StoreFailed(broker="", error=str(error)))
 
     async def close(self) -> None:
-        """Send no more notifications, and confirm no more masters."""
         self.roles.clear()
         await self._notifier.close()
 
@@ -247,13 +246,11 @@ class ControllerCore:
     # What happens by itself
 
     async def look_at_brokers(self) -> None:
-        """Probe suspects, and act on failed brokers, for ever."""
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
             self.control.monitor.look_at_brokers()
 
     async def look_at_sets(self) -> None:
-        """Find masters for sets that need one, for ever."""
         while True:
             await asyncio.sleep(_SETS_LOOK_S)
             self.control.monitor.look_at_sets()
@@ -279,5 +276,4 @@ class ControllerCore:
             self._emit(HoldEnded(broker_set=broker_set, held_ms=held_ms))
 
     def connection_lost(self, connection_id: int) -> None:
-        """Suspect the brokers whose last request came over a closed connection."""
         self.control.monitor.connection_lost(connection_id)

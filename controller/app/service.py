@@ -189,7 +189,6 @@ class StoreSize:
         self.latest: int | None = None
 
     async def poll_store_size(self) -> None:
-        """Poll for as long as the controller serves."""
         while True:
             try:
                 self.latest = await self._backend.size_bytes()

@@ -60,7 +60,6 @@ class ProgramCaller:
             given_up.set()
 
     async def close(self) -> None:
-        """Run nothing more; waits for nothing."""
         self._executor.shutdown(wait=False)
 
     def _run(self, callback: RoleCallback, timeout_s: float, given_up: Event) -> CallOutcome:
@@ -185,7 +184,6 @@ class WebhookCaller:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be called at present; blank if something can."""
         try:
             token_in(self._token_path)
         except TokenUnusable as error:
@@ -193,7 +191,6 @@ class WebhookCaller:
         return ""
 
     async def call(self, callback: RoleCallback, timeout_s: float) -> CallOutcome:
-        """Post a callback once."""
         import aiohttp  # noqa: PLC0415  # slow to import, and not needed by a controller without a URL
 
         try:
@@ -207,7 +204,6 @@ class WebhookCaller:
             return CallOutcome(CallResult.FAILED, f"{type(error).__name__}: {error}"[:OUTPUT_BYTES_MAX])
 
     async def close(self) -> None:
-        """Close connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -147,7 +147,6 @@ class PendingChanges:
         self._end_turn(self._entries.pop(change.broker_name).host)
 
     def clear(self) -> None:
-        """Deliver nothing: another controller leads."""
         for each in (self._entries, self._due, self._lines, self._busy, self._turns):
             each.clear()
 

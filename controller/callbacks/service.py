@@ -74,7 +74,6 @@ class RoleCallbacks:
         self._round: Iterator[str] = iter(())
 
     def role_changed(self, change: RoleChange) -> None:
-        """Deliver the change of a set soon; waits for nothing."""
         self._reported[change.broker_name] = change
         self._wake.set()
 
@@ -101,12 +100,10 @@ class RoleCallbacks:
         return len(found)
 
     def measures(self) -> Iterator[Measure]:
-        """Yield what is not delivered; nothing is on a controller that does not lead."""
         yield Measure(UNDELIVERED, len(self.pending))
         yield Measure(UNDELIVERED_SINCE, unix_s(self.pending.oldest_ms, self._clock))
 
     async def deliver_role_changes(self) -> None:
-        """Deliver for ever, while this controller leads."""
         if problem := self._caller.problem:
             self._emit(RoleCallbackUnusable(error=problem))
         try:
@@ -140,7 +137,6 @@ class RoleCallbacks:
             self._storing.add_done_callback(self._stored)
 
     async def close(self) -> None:
-        """Give up what is under way, and call nothing more."""
         self._give_up()
         await self._caller.close()
 

@@ -127,7 +127,6 @@ def decide_election(
 
 
 def elect(broker_set: BrokerSet, view: ClusterView, request: ElectionRequest) -> Election:
-    """Return who leads the set from now on."""
     alive = {i: heartbeat for i, heartbeat in view.trusted.items() if i in broker_set.replicas}
     contest = _Contest(
         broker_set,
@@ -235,12 +234,10 @@ class _Contest(NamedTuple):
 
     @property
     def with_whole_log(self) -> list[int]:
-        """The living that report no less of the log than they were known to have."""
         return [i for i in self.alive if i not in self.shortened]
 
     @property
     def may_be_led(self) -> bool:
-        """The master is not known to have failed."""
         return self.broker_set.master in self.may_live
 
 
@@ -270,7 +267,6 @@ def _shortened(
 
 
 def is_shortened(broker_set: BrokerSet, broker_id: int, heartbeat: LastHeartbeat) -> bool:
-    """Return whether a member reports less of the log than it was known to have."""
     return _length(broker_set, heartbeat) < broker_set.replicas[broker_id].log_end
 
 

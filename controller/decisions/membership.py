@@ -291,7 +291,6 @@ class WantedSyncStateSet(Struct, frozen=True, kw_only=True):
 
 
 def decide_alteration(entry: StoredSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SetDecision[None]:
-    """Decide whether the SyncStateSet becomes what a master reports."""
     if entry.broker_set is None:
         raise SyncStateSetRefused(f"there is no set {wanted.broker_name}")
     return SetDecision(reply=None, events=(alter(entry.broker_set, wanted, alive),))

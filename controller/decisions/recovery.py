@@ -83,7 +83,6 @@ class Recovery:
         return {broker_id: each.master_epoch for broker_id, each in reports.items() if each.is_confirmed}
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
-        """Return whether brokers of a set are proven to know more than the store."""
         return self._view(broker_set).is_ahead_of(broker_set)
 
     def disputed(self, broker_set: BrokerSet, now_ms: int) -> Mapping[int, int]:
@@ -117,7 +116,6 @@ class Recovery:
         self._disputes.pop(broker_name, None)
 
     def clear(self) -> None:
-        """Forget everything: another controller leads."""
         self._since_ms.clear()
         self._reports.clear()
         self._disputes.clear()

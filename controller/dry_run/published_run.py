@@ -51,11 +51,9 @@ class TopicRun:
 
     @property
     def changes(self) -> list[ScalingVerdict]:
-        """The resizes that would have been."""
         return [each for each in self.verdicts if each.is_change]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield its rows, each with all columns."""
         who = {"cluster": self.cluster or None, "topic": self.samples[0].topic}
         for row in (self._of_topic(), *self._of_changes(), *self._of_kept(), *self._of_hours()):
             yield {column.name: None for column in COLUMNS} | who | row

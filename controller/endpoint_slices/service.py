@@ -78,7 +78,6 @@ class FailureReports:
         self._reported.pop(broker_name, None)
 
     def succeeded(self, broker_name: str, failures: int) -> None:
-        """Report that a set is well again, if a failure of it was reported."""
         if self._reported.pop(broker_name, None) is not None:
             self._emit(EndpointSlicesRecovered(broker=broker_name, failures=failures))
 
@@ -150,13 +149,11 @@ class EndpointSlices:
         self._reports = FailureReports(emit)
 
     async def publish_brokers(self) -> None:
-        """Publish for ever, while this controller leads."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     def measures(self) -> Iterator[Measure]:
-        """Yield how many sets are not as wanted, on a controller that leads."""
         if self._leads():
             since = [each.stale_since_ms for each in self._published if each.stale_since_ms is not None]
             left_out = sum(len(each.wanted.left_out) for each in self._published if each.wanted is not None)
@@ -165,7 +162,6 @@ class EndpointSlices:
             yield Measure(NOT_PUBLISHED, left_out)
 
     async def look(self) -> None:
-        """Compare the slices that are due, if this controller leads."""
         if not self._group.is_leader:
             self._published, self._term = [], 0
             return

@@ -100,7 +100,6 @@ class ForeignSlice(Exception):
 
 
 def wanted_slices(service: ServiceSet, broker_set: BrokerSet) -> WantedSlices:
-    """Return what is published of a set."""
     left_out: dict[int, str] = {}
     endpoints: dict[str, list[SliceEndpoint]] = {family: [] for family in _FAMILIES}
     for broker_id, replica in sorted(broker_set.replicas.items()):

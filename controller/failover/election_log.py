@@ -98,7 +98,6 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total_ms(self) -> int:
-        """How long all of them took together."""
         return (self.suspect_ms or 0) + (self.judge_ms or 0) + (self.fence_ms or 0) + self.commit_ms
 
 
@@ -191,7 +190,6 @@ class ElectionLog:
         return reversed(self._records)
 
     def of_set(self, broker_name: str) -> ElectionRecord | None:
-        """Return the last election of a set that is still known."""
         return self._last.get(broker_name)
 
     def why(self, broker_name: str, master_epoch: int) -> str:
@@ -200,17 +198,14 @@ class ElectionLog:
         return record.cause.why if record is not None else ""
 
     def elected_unix_ms(self, broker_name: str, master_epoch: int) -> int | None:
-        """Return when the master of a set was elected in an epoch; None if no election known here began it."""
         record = self._beginning(broker_name, master_epoch)
         return record.unix_ms if record is not None else None
 
     def was_unclean(self, broker_name: str, master_epoch: int) -> bool | None:
-        """Return whether an epoch began with a master that was not in sync; None if no election known here began it."""
         record = self._beginning(broker_name, master_epoch)
         return record.is_unclean if record is not None else None
 
     def has_confirmed(self, broker_name: str, master_epoch: int, broker_id: int) -> bool:
-        """Return whether a broker has confirmed the notification of the election that began an epoch."""
         record = self._beginning(broker_name, master_epoch)
         notified = record.notified.get(broker_id) if record is not None else None
         return notified is not None and notified.result == "ok"

@@ -61,7 +61,6 @@ class Confirmations:
         start: Callable[..., object],
         query_master: Callable[[str], Awaitable[int | None]],
     ) -> None:
-        """`query_master` queries the broker at an address; `start` starts a background task."""
         self._live = live
         self._clock = clock
         self._start = start
@@ -105,7 +104,6 @@ class Confirmations:
         return replace(answered, confirmed_on=min((each for each in confirmed_on if each > 1), default=1))
 
     def remove(self, broker_name: str) -> None:
-        """Forget a set that is gone."""
         self._confirmed_on.pop(broker_name, None)
         self._queried.pop(broker_name, None)
 
@@ -163,7 +161,6 @@ class ElectionRunner:
         confirmations: Confirmations,
         query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]],
     ) -> None:
-        """`query_log_ends` requests the ends of their logs from brokers."""
         self._state = state
         self._store, self._live, self._detector = state.store, state.live, state.detector
         self._recovery, self._fences = state.recovery, state.fences
@@ -355,7 +352,6 @@ class ElectionRunner:
         )
 
     def is_running(self, broker_name: str) -> bool:
-        """Return whether an election of a set is being decided and stored."""
         return broker_name in self._under_way
 
     def resend_unconfirmed_role(self, broker_set: BrokerSet) -> None:
@@ -397,7 +393,6 @@ class ElectionRunner:
             self._perform(self._notification(broker_set, 0, now_ms, self._live.alive(name, now_ms)))
 
     def remove(self, broker_name: str) -> None:
-        """Forget a set that is gone."""
         self._notified_epochs.pop(broker_name, None)
         self._fences.cleaned.pop(broker_name, None)
         self.confirmations.remove(broker_name)
@@ -406,7 +401,6 @@ class ElectionRunner:
         self._without_master_ms.pop(broker_name, None)
 
     def deposed(self) -> None:
-        """Expect nothing more of what could not be stored: another controller leads."""
         self._attempts.clear()
         self._without_master_ms.clear()
         self._fences.cleaned.clear()

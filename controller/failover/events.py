@@ -202,7 +202,6 @@ class SetRow(NamedTuple):
     ago_ms: int = 0
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield it."""
         ago_us = self.ago_ms * 1000
         then = Moment(moment.unix_us - ago_us, moment.mono_us - ago_us)
         columns = dict(self.columns)
@@ -354,7 +353,6 @@ class HeartbeatsResumed(Event, frozen=True, kw_only=True):
 
 
 def hosts_changed(news: HostsChange) -> Event:
-    """Return the event of most hosts that are silent, or no longer."""
     if news.event is HostsChangeKind.BACK:
         return HeartbeatsResumed(gap_ms=news.silent_ms)
     event = HostsSilent if news.event is HostsChangeKind.SILENT else SilentHostsGivenUp
@@ -438,7 +436,6 @@ class MasterRestarted(Event, frozen=True, kw_only=True):
 
 
 def broker_started(registrant: Registrant, changed: Changed[None]) -> Iterator[Event]:
-    """Yield the events of a broker that has registered."""
     before, after = changed.before, changed.after
     assert after is not None, "only members start"
     if before is not None and before.differs_only_in_log_ends(after) and after.is_rebuilding:

@@ -56,7 +56,6 @@ class Group:
     # Reports of a backend
 
     def leads(self, until_ms: int | None) -> None:
-        """Report that this controller leads until then."""
         self._until_ms = until_ms
         if self._leads:
             return
@@ -66,22 +65,18 @@ class Group:
         self._listener.elected()
 
     def follows(self, leader: ControllerMember | None) -> None:
-        """Report that this controller does not lead."""
         led, self._leads, self._is_ready = self._leads, False, False
         self._led_by(leader)
         if led:
             self._listener.deposed()
 
     def members_changed(self, members: tuple[ControllerMember, ...]) -> None:
-        """Report who belongs to the group."""
         self.members = members
 
     def entry_changed(self, broker_name: str, kept: VersionedEntry) -> None:
-        """Report what another controller has made of a set."""
         self._store.entry_changed(broker_name, kept)
 
     def put_back(self) -> None:
-        """Report that the store was put back to an older state; every entry is reported anew."""
         self._store.put_back()
 
     def _led_by(self, leader: ControllerMember | None) -> None:
@@ -116,7 +111,6 @@ class Group:
 
     @property
     def role(self) -> ControllerRole:
-        """What this controller is."""
         if self._leads and self._is_in_time:
             return ControllerRole.LEADER if self._is_ready else ControllerRole.CANDIDATE
         return ControllerRole.FOLLOWER if self.known_leader is not None else ControllerRole.CANDIDATE
@@ -127,7 +121,6 @@ class Group:
         return None if self._leads and not self._is_in_time else self.leader
 
     def check_leads(self) -> None:
-        """Raise NotLeader unless this controller may answer for the sets."""
         if not self.is_leader:
             other = self.known_leader
             raise NotLeader(f"{other.id} at {other.address}" if other is not None and other != self.me else None)

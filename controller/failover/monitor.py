@@ -111,14 +111,12 @@ class LogEndKeeper:
         return found
 
     def remove(self, broker_set: BrokerSet) -> None:
-        """Forget a set that is gone."""
         self._looked_ms.pop(broker_set.broker_name, None)
         self._due.pop(broker_set.broker_name, None)
         for broker_id in broker_set.replicas:
             self.stored(BrokerKey(broker_set.broker_name, broker_id))
 
     def clear(self) -> None:
-        """Forget everything: another controller leads."""
         self._former.clear()
         self._looked_ms.clear()
         self._due.clear()
@@ -186,17 +184,14 @@ class Monitor:
 
     @property
     def disputed_sets(self) -> int:
-        """How many sets have a broker that claims a higher master epoch, and proves nothing by it."""
         return len(self._disputed)
 
     def clear_sets(self) -> None:
-        """Report that another controller leads, and looks at sets."""
         self._disputed.clear()
         self._starter.clear()
         self._idle_since_ms.clear()
 
     def remove_set(self, broker_name: str) -> None:
-        """Forget a set that is gone."""
         self._disputed.pop(broker_name, None)
         self._starter.remove(broker_name)
 
@@ -218,7 +213,6 @@ class Monitor:
             self._writer.suspend_failure_detection(now_ms, held_ms)
 
     def connection_lost(self, connection_id: int) -> None:
-        """Suspect the brokers whose last request came over a closed connection."""
         now_ms = self._clock.now_ms()
         self.check_process_pause(now_ms)
         self.senders.connection_lost(connection_id)
@@ -305,7 +299,6 @@ class Monitor:
             self._report_unreached(now_ms)
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget a broker that belongs to no set any more."""
         self._detector.remove(key)
         self._reach.remove(key)
         self.senders.remove(key)

@@ -59,7 +59,6 @@ class NewSets:
 
     @property
     def hosts(self) -> int:
-        """How many hosts are remembered."""
         return len(self._budgets)
 
     def take(self, host: str, now_ms: int) -> bool:
@@ -100,7 +99,6 @@ class BrokerRequests:
         monitor: Monitor,
         record_heartbeat: HeartbeatRecorder | None,
     ) -> None:
-        """`record_heartbeat` records each heartbeat of a member; None if nothing is recorded."""
         self.store, self.group, self.live, self.detector = state.store, state.group, state.live, state.detector
         self._recovery = state.recovery
         self._clock, self._config, self._emit = state.clock, state.config, state.emit
@@ -121,7 +119,6 @@ class BrokerRequests:
     def heartbeat(  # the path of thousands of requests a second, in one piece
         self, cluster: str, key: BrokerKey, heartbeat: LastHeartbeat
     ) -> None:
-        """Take a heartbeat."""
         broker_set = self.store.get(key.broker_name)
         if broker_set is not None and cluster and cluster != broker_set.cluster:
             return
@@ -156,7 +153,6 @@ class BrokerRequests:
                 waiting.set()
 
     async def apply_id(self, applicant: Applicant) -> BrokerSet:
-        """Give a broker the id that it applies for."""
         self._check_limits(applicant.broker_name, applicant.host)
         changed = await self._writer.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
         if changed.before != changed.after:
@@ -172,7 +168,6 @@ class BrokerRequests:
         return present(changed.after)
 
     async def register(self, registrant: Registrant, source: Source) -> BrokerSet:
-        """Register a broker that has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # A refused request is no sign of life of the broker.
         self._writer.check_cluster(registrant.broker_name, registrant.cluster)
@@ -323,7 +318,6 @@ class BrokerRequests:
         return await self._elections.elect(broker_name, request, cause)
 
     async def clean(self, wanted: Cleaning) -> None:
-        """Forget brokers, or a set."""
         name = wanted.broker_name
 
         def decide(entry: StoredSet) -> SetDecision[None]:
@@ -348,11 +342,9 @@ class BrokerRequests:
     # What is known of sets and brokers
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
-        """Return whether brokers of a set are proven to know more than the store, which has lost something."""
         return broker_set.is_rebuilding or self._recovery.is_behind(broker_set)
 
     def deposed(self) -> None:
-        """Report that this controller leads no longer."""
         self._recovery.clear()
         self._elections.deposed()
         self._log_ends.clear()
@@ -400,7 +392,6 @@ class BrokerRequests:
             )
 
     def polled(self, broker_set: BrokerSet, source: Source) -> None:
-        """Record that a broker of a set polled it."""
         for broker_id, replica in broker_set.replicas.items():
             self.monitor.senders.record_request_from_host(
                 BrokerKey(broker_set.broker_name, broker_id), replica.address, source

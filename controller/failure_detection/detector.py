@@ -98,14 +98,12 @@ class FailureDetector:
     def contact(
         self, key: BrokerKey, now_ms: int, connection_id: int, address: str, broker_host: BrokerHost = HOST_UNKNOWN
     ) -> None:
-        """Take another request of a member that is stored at this address."""
         self._live.record_contact(key, now_ms, connection_id)
         self._record_contact(key, now_ms, address, broker_host)
 
     def restart(
         self, key: BrokerKey, now_ms: int, connection_id: int, address: str, broker_host: BrokerHost = HOST_UNKNOWN
     ) -> None:
-        """Take the request that a member starts with."""
         self._live.record_restart(key, now_ms, connection_id)
         self._record_contact(key, now_ms, address, broker_host)
 
@@ -162,7 +160,6 @@ class FailureDetector:
     # What is noticed
 
     def connection_lost(self, connection_id: int, now_ms: int) -> list[BrokerKey]:
-        """Suspect the brokers whose last request came over a connection, and return them."""
         suspects = [key for key in self._live.over(connection_id) if key not in self._suspicions]
         for key in suspects:
             heartbeat = self._live.get(key)
@@ -313,7 +310,6 @@ class FailureDetector:
 
     @property
     def suspects(self) -> frozenset[BrokerKey]:
-        """Who may be dead."""
         return frozenset(self._suspicions)
 
     def judges(self, now_ms: int) -> bool:
@@ -332,7 +328,6 @@ class FailureDetector:
         }
 
     def failed_broker(self, key: BrokerKey) -> FailedBroker | None:
-        """Return a broker that has failed, with its last heartbeat."""
         return self._failed.get(key)
 
     def last_of_failed(self, key: BrokerKey) -> LastHeartbeat | None:
@@ -389,7 +384,6 @@ class FailureDetector:
         return max(self._contact_since_ms + self._timeout_ms_longest + _PAUSE_MARGIN_MS, self._judges_from_ms)
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget a broker that belongs to no set any more."""
         self._live.remove(key)
         self.hosts.remove(key)
         self._probes.remove(key)

@@ -67,7 +67,6 @@ class Silence(NamedTuple):
 
     @property
     def may_be_most(self) -> bool:
-        """Return whether that is not known yet."""
         return not self.are_two and 2 * (self.silent + self.awaited) > self.hosts
 
 
@@ -75,7 +74,6 @@ class HostLiveness:
     """The hosts of members, when the next heartbeat of each is due, and since when most of them are silent."""
 
     def __init__(self, is_own: Callable[[str], bool]) -> None:
-        """`is_own` is true of the host of this controller."""
         self.is_own = is_own
         self._hosts: dict[str, _Host] = {}
         #: The address and the host of each broker that is waited for.
@@ -113,7 +111,6 @@ class HostLiveness:
         host.is_own = host.is_own or self.is_own(number)
 
     def record_response(self, key: BrokerKey, now_ms: int) -> None:
-        """Record that the host of a broker can be reached."""
         if (place := self._places.get(key)) is not None:
             place[1].due_ms = max(place[1].due_ms, now_ms + PERIOD_MS_DEFAULT)
 
@@ -124,7 +121,6 @@ class HostLiveness:
             host.is_expected = not host.proof
 
     def waits_for(self, key: BrokerKey) -> bool:
-        """Return whether a broker is a member that is waited for."""
         return key in self._places
 
     def give_up(self, key: BrokerKey, now_ms: int) -> None:
@@ -145,7 +141,6 @@ class HostLiveness:
             host.due_ms = max(host.due_ms, now_ms + PERIOD_MS_DEFAULT)
 
     def look(self, now_ms: int) -> Silence:
-        """Return how many hosts are silent."""
         if now_ms != self._looked_ms:
             self._looked_ms = now_ms
             if self.silent_from_ms is None:

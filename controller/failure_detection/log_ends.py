@@ -71,7 +71,6 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def masters(self) -> frozenset[int]:
-        """Who serves as master."""
         return frozenset(i for i, end in self.by_id.items() if end.is_master)
 
     def are_inconclusive(self, in_sync: Collection[int], others: int) -> bool:

@@ -85,7 +85,6 @@ class Reachability:
             self._reached[key] = before._replace(is_sure=False)
 
     def has_reached(self, key: BrokerKey, address: str) -> bool:
-        """Return whether this broker was reached at this address."""
         reached = self._reached.get(key)
         return reached is not None and reached.address == address
 
@@ -130,7 +129,6 @@ class Reachability:
         ]
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget that a broker was reached, or that it was not."""
         self._reached.pop(key, None)
         self._tries.pop(key, None)
 
@@ -170,7 +168,6 @@ class Senders:
             del self._requests_over[key]
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget over which connection a broker's requests came."""
         source = self._requests_over.pop(key, None)
         if source is not None:
             self._requesters.discard(source.connection_id, key)

@@ -88,7 +88,6 @@ class BrokerFailure(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it counts as failed, for operators."""
         began = {
             SuspicionReason.CLOSED: "its connection closed",
             SuspicionReason.SILENT: "its heartbeats stopped",
@@ -131,7 +130,6 @@ class Suspicion:
     last: LastHeartbeat | None = None
 
     def take(self, outcome: ProbeOutcome, now_ms: int) -> None:
-        """Take the result of a probe."""
         self.outcome = None if outcome is ProbeOutcome.NOT_PROBED else outcome
         is_suspended = outcome is ProbeOutcome.NO_ANSWER and now_ms > self.deadline_ms + _PROBE_SUSPENDED_MS
         self.probe_at_ms = now_ms + (_PROBE_SUSPENDED_MS if is_suspended else self.pause_ms)
@@ -220,7 +218,6 @@ class OpenProbes:
     """Probes whose results are still to be reported."""
 
     def __init__(self, is_master: Callable[[BrokerKey], bool]) -> None:
-        """`is_master` is true of a broker that leads its set: masters are probed before all others."""
         self._is_master = is_master
         self._open: dict[BrokerKey, _OpenProbe] = {}
         self._new = 0
@@ -246,7 +243,6 @@ class OpenProbes:
         return Probe(key, timeout_ms)
 
     def is_open(self, key: BrokerKey) -> bool:
-        """Return whether a broker is being probed."""
         return key in self._open
 
     def awaits_result(self, key: BrokerKey, suspicion: Suspicion, now_ms: int) -> bool:
@@ -268,9 +264,7 @@ class OpenProbes:
         return suspicion is not None and probe is not None and probe.suspicion is suspicion
 
     def remove(self, key: BrokerKey) -> None:
-        """Ignore the result of a probe."""
         self._open.pop(key, None)
 
     def clear(self) -> None:
-        """Ignore the results of all probes."""
         self._open.clear()

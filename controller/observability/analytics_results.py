@@ -32,7 +32,6 @@ class AnalysisResult(msgspec.Struct):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all rows are there."""
         return self.row_count <= len(self.rows)
 
 
@@ -62,7 +61,6 @@ _BY_SET: Final[Mapping[str, _Shown]] = {
 
 
 def samples(results: Iterable[AnalysisResult]) -> Iterator[Sample]:
-    """Yield what results come to."""
     for latest in results:
         labels = (latest.name,)
         yield Sample(catalogue.ANALYTICS_LAST_SUCCESS, labels, latest.finished_at.timestamp())
@@ -156,7 +154,6 @@ class TopicOutlooks:
                 self._of_topics[topic] = None if topic in self._of_topics else outlook
 
     def of_topic(self, topic: str) -> AnalysisOutlook:
-        """Return what is known of a topic."""
         return self._of_topics.get(topic) or AnalysisOutlook(days_left=self._days_left)
 
 
@@ -182,7 +179,6 @@ class ResultsReader:
         self.outlooks = TopicOutlooks()
 
     async def read_results(self) -> None:
-        """Look for new results for as long as the server serves."""
         while True:
             self.samples = await asyncio.to_thread(self.read)
             await asyncio.sleep(_LOOK_S)

@@ -90,7 +90,6 @@ at most 20 values and `broker` 1000, all others count as `__other__` and in
 
 
 def as_markdown() -> str:
-    """Return the catalogue as the page `docs/controller-metrics.md`."""
     return metric_page(CONTROLLER, FAMILIES, "controller/observability/metric_catalogue.py", _LABELS)
 
 

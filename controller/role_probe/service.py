@@ -60,7 +60,6 @@ class ProbeTargets:
         self._due_ms: int | None = None
 
     def clear(self) -> None:
-        """Forget the route: another controller leads."""
         self.sets, self.left_out, self._due_ms = {}, 0, None
 
     async def look(self) -> str:
@@ -114,7 +113,6 @@ class AcknowledgedSends:
         return gap
 
     def failed(self, error: str) -> None:
-        """Take a send that failed."""
         self._failed += 1
         self._error = error
 
@@ -166,13 +164,11 @@ class RoleProbe:
         self._last_gaps: dict[tuple[str, str], float] = {}
 
     def measures(self) -> Iterator[Measure]:
-        """Yield how many sets are probed, and their last gaps."""
         yield Measure(SETS, len(self._targets.sets), ("probed",))
         yield Measure(SETS, self._targets.left_out, ("left_out",))
         yield from (Measure(LAST_GAP, seconds, labels) for labels, seconds in self._last_gaps.items())
 
     async def probe_roles(self) -> None:
-        """Probe for ever, while this controller leads."""
         watch = self._start(self._watch_pauses())
         try:
             while True:

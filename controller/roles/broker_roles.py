@@ -73,7 +73,6 @@ class RoleCheckers:
         return any(each.at_ms >= from_ms for each in self._checks.get(key, {}).values())
 
     def hosts(self, key: BrokerKey) -> list[str]:
-        """Return who checks a broker at present."""
         now_ms = self._clock.now_ms()
         return sorted(host for host, each in self._checks.get(key, {}).items() if _checks(each, now_ms))
 
@@ -83,7 +82,6 @@ class RoleCheckers:
         return [host for host in self.hosts(key) if not _is_down(checks[host], now_ms)]
 
     def clear(self) -> None:
-        """Forget all: another controller leads, and is checked."""
         self._checks.clear()
 
 
@@ -118,7 +116,6 @@ class RoleHolds:
         return until_ms
 
     def release(self, broker_name: str) -> None:
-        """Hold a set no longer."""
         until_ms = self._until_ms.pop(broker_name, None)
         if until_ms is not None:
             # It may have ended by itself before.
@@ -126,17 +123,14 @@ class RoleHolds:
             self._report(broker_name, held_ms)
 
     def clear(self) -> None:
-        """Hold none: another controller leads."""
         for broker_name in list(self._until_ms):
             self.release(broker_name)
 
     def held_until_ms(self, broker_name: str, now_ms: int) -> int | None:
-        """Return until when a set is held; None if it is not."""
         until_ms = self._until_ms.get(broker_name)
         return until_ms if until_ms is not None and now_ms < until_ms else None
 
     def is_held(self, broker_name: str, now_ms: int) -> bool:
-        """Return whether a set is held."""
         return self.held_until_ms(broker_name, now_ms) is not None
 
 
@@ -179,11 +173,9 @@ class ServingConfirmations:
         self._found_turns = asyncio.Semaphore(QUERIES_MAX)
 
     def is_confirmed(self, broker_set: BrokerSet) -> bool:
-        """Return whether the stored master of a set is known to serve in the stored epoch."""
         return self._confirmed.get(broker_set.broker_name) == (broker_set.master, broker_set.master_epoch)
 
     def role_changed(self, change: RoleChange) -> None:
-        """Begin to confirm the new master of a set."""
         name = change.broker_name
         self._confirmed.pop(name, None)
         if (earlier := self._under_way.pop(name, None)) is not None:
@@ -194,7 +186,6 @@ class ServingConfirmations:
             task.add_done_callback(partial(self._done, name))
 
     def clear(self) -> None:
-        """Confirm nothing any more: another controller leads, or this one ends."""
         self._confirmed.clear()
         for task in self._under_way.values():
             task.cancel()
@@ -250,7 +241,6 @@ class BrokerRoles:
         self.serving, self.holds, self.checkers = serving, holds, checkers
 
     def answer(self, key: BrokerKey) -> RoleAnswer:
-        """Return the verdict on a broker."""
         control, now_ms = self._control, self._clock.now_ms()
         # What this process knew before a pause may be over.
         control.monitor.check_process_pause(now_ms)
@@ -269,7 +259,6 @@ class BrokerRoles:
         return verdict_of(key.broker_id, facts)
 
     def of_set(self, broker_set: BrokerSet) -> SetRoles:
-        """Return the verdicts on all brokers of a set."""
         name, master = broker_set.broker_name, broker_set.master
         has_failed = master is not None and self._control.detector.failed_broker(BrokerKey(name, master)) is not None
         return SetRoles(
@@ -280,7 +269,6 @@ class BrokerRoles:
         )
 
     def clear(self) -> None:
-        """Forget what only the leading controller knows: another one leads."""
         self.serving.clear()
         self.holds.clear()
         self.checkers.clear()

@@ -62,14 +62,12 @@ class RoleChanges:
                 self._collect(change)
 
     def take(self) -> list[RoleChange]:
-        """Return what was collected since the last call."""
         taken = list(self._collected)
         self._collected.clear()
         self._has_some.clear()
         return taken
 
     async def wait(self) -> None:
-        """Wait until there is something to take."""
         await self._has_some.wait()
 
     def _collect(self, change: RoleChange) -> None:

@@ -64,7 +64,6 @@ class RoleFacts(NamedTuple):
 
 
 def verdict_of(broker_id: int, facts: RoleFacts) -> RoleAnswer:
-    """Return the verdict on a broker of a set."""
     if not facts.leads:
         return _unknown("this controller does not lead")
     broker_set = facts.broker_set

@@ -62,7 +62,6 @@ class SetDecision(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
     expires: bool = False
 
     def after(self, entry: StoredSet) -> StoredSet:
-        """Return what is to be stored."""
         if self.expires:
             return StoredSet()
         broker_set = entry.broker_set or self.begins

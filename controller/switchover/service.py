@@ -42,7 +42,6 @@ class SwitchoverRun:
         self._began = ""
 
     async def run(self) -> None:
-        """Carry it out until it has ended."""
         try:
             while not self.switchover.has_ended:
                 turn = rules.next_turn(self.switchover, await self._facts())
@@ -211,19 +210,15 @@ class Switchovers:
         self._longest_hold_ms = 0
 
     def __iter__(self) -> Iterator[Switchover]:
-        """Yield the switchovers of this controller, the newest first."""
         return (each.switchover for each in reversed(self._runs))
 
     def measures(self) -> Iterator[Measure]:
-        """Yield how long clients were held at most."""
         yield Measure(events.LONGEST_HOLD, self._longest_hold_ms / 1000)
 
     def record_hold(self, milliseconds: int) -> None:
-        """Record for how long clients were held."""
         self._longest_hold_ms = max(self._longest_hold_ms, milliseconds)
 
     def of_set(self, broker_name: str) -> Switchover | None:
-        """Return the switchover of a set that is under way, or its last one."""
         return next((each for each in self if each.broker_name == broker_name), None)
 
     async def begin(self, broker_name: str, request: SwitchoverRequest) -> Switchover:

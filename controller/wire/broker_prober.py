@@ -34,7 +34,6 @@ class BrokerProber:
         self._reached = reached
 
     def probe(self, effect: ProbeBroker) -> None:
-        """Probe a suspect; `effect.report` takes the outcome."""
         self._start(self._probe(effect))
 
     def check_reachability(self, effect: CheckReachability) -> None:

@@ -83,14 +83,12 @@ def given(code: int, field: str, value: str | None) -> str:
 
 
 def address_field(code: int, field: str, value: str) -> str:
-    """Return an address `host:port`; raises RequestInvalid."""
     if not is_address(value):
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
     return value
 
 
 def cluster_of(header: BrokerHeartbeatHeader) -> str:
-    """Return the cluster of a heartbeat, blank if it has none; raises RequestInvalid."""
     cluster = header.cluster_name
     # It is kept as long as the broker sends heartbeats.
     return given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster) if cluster else ""
@@ -106,14 +104,12 @@ def heartbeat_sender(broker_name: str | None, address: str | None, broker_id: in
 
 
 def number(code: int, field: str, value: int | None) -> int:
-    """Return a number that must be there; raises RequestInvalid."""
     if value is None:
         raise RequestInvalid(f"{_request(code)} needs {field}, a whole number")
     return value
 
 
 def broker_id_field(code: int, field: str, value: int | None) -> int:
-    """Return a broker id, which is not negative; raises RequestInvalid."""
     if number(code, field, value) < 0:
         raise RequestInvalid(f"{_request(code)}: {field} must not be negative, it is {value}")
     assert value is not None, "a number"
@@ -146,19 +142,16 @@ class ReplicaInfoCache:
         return ready
 
     def discard(self, broker_name: str) -> None:
-        """Discard the answer about a set, which has changed."""
         if (ready := self._ready.pop(broker_name, None)) is not None:
             ready.invalidate()
 
     def clear(self) -> None:
-        """Discard all answers: the sets were loaded anew, or another controller leads."""
         for ready in self._ready.values():
             ready.invalidate()
         self._ready.clear()
 
 
 def encoded_sync_state_set(broker_set: BrokerSet) -> bytes:
-    """Return who is in sync, as bodies have it."""
     members = SyncStateSet(
         sync_state_set=sorted(broker_set.sync_state_set), sync_state_set_epoch=broker_set.sync_state_set_epoch
     )

@@ -53,7 +53,6 @@ def decode_check(line: bytes) -> BrokerKey | LeaderQuery | None:
 
 
 def encode_answer(answer: RoleAnswer) -> bytes:
-    """Return the line that answers the role of a broker."""
     match answer.verdict:
         case RoleVerdict.SERVES:
             # HAProxy takes what follows for a comment; agents on brokers' hosts read the epoch.
@@ -113,7 +112,6 @@ class RoleCheckPort:
         return bound
 
     def close(self) -> None:
-        """Listen no more, and close all connections."""
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
             self._listener.close()

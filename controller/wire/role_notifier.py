@@ -72,7 +72,6 @@ class RoleNotifier:
             task.add_done_callback(partial(self._done, key))
 
     async def close(self) -> None:
-        """Cancel all notifications."""
         for task in self._under_way.values():
             task.cancel()
 

@@ -45,7 +45,6 @@ class Neighbours:
         return await self._nd_owner_of(address)
 
     def announce(self, address: Ip) -> None:
-        """Tell all neighbours once that `address` is at this interface."""
         is_ipv4 = isinstance(address, IPv4Address)
         with self._frames(ETHERTYPE_ARP if is_ipv4 else ETHERTYPE_IPV6, receives=False) as sender:
             mac = sender.getsockname()[4]
@@ -150,7 +149,6 @@ class HostNetwork:
         self._neighbours = Neighbours(interface)
 
     def add(self, lifetime_s: int) -> None:
-        """Add all addresses or renew them; the kernel removes them after their lifetime."""
         for address in self._addresses:
             self._table.add(address, lifetime_s)
 
@@ -166,7 +164,6 @@ class HostNetwork:
         return max(found, default=None)
 
     def announce(self) -> None:
-        """Tell all neighbours once that the addresses are here."""
         for address in self._addresses:
             self._neighbours.announce(address.ip)
 
@@ -177,7 +174,6 @@ class HostNetwork:
         return next(((address, owner) for address, owner in found if owner is not None), None)
 
     def close_sessions(self) -> list[Session]:
-        """Close all TCP connections to the addresses, and return them."""
         return [session for address in self._addresses for session in close_sessions(address.ip)]
 
     def close_ha_connections(self) -> int:
@@ -185,7 +181,6 @@ class HostNetwork:
         return close_connections_at(self._ha_port) if self._ha_port else 0
 
     def notify_clients(self, sessions: Iterable[Session]) -> None:
-        """Have the clients of closed connections notice that these have ended."""
         notify(sessions)
 
     def _failure_to_remove(self, address: RoleAddress) -> OSError | None:

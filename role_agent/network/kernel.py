@@ -73,7 +73,6 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def attributes(body: bytes) -> dict[int, bytes]:
-    """Return the attributes of a message by their kinds."""
     found = {}
     while len(body) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(body)

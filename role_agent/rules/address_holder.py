@@ -232,7 +232,6 @@ class AddressHolder:
         return effects
 
     def stop(self) -> list[Effect]:
-        """Release the address: nobody will renew it."""
         return self._release(ReleaseCause.STOPPED)
 
     # Confirmations

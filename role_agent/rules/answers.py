@@ -74,7 +74,6 @@ class PeerRequest:
     lease_ms: int
 
     def line(self) -> str:
-        """Return it as a line, without its end."""
         return f"{self.verb} {self.set_name}/{self.broker_id} epoch {self.epoch} lease {self.lease_ms}"
 
 
@@ -89,7 +88,6 @@ class PeerAnswer:
     lease_ms: int
 
     def line(self) -> str:
-        """Return it as a line, without its end."""
         return f"{self.reply} epoch {self.epoch} lease {self.lease_ms}"
 
 
@@ -113,7 +111,6 @@ def _role(words: list[str], comment: str) -> Role:
 
 
 def peer_request(text: str) -> PeerRequest | None:
-    """Return the request of a line; None if it is none."""
     found = _REQUEST.fullmatch(text)
     if found is None:
         return None
@@ -123,7 +120,6 @@ def peer_request(text: str) -> PeerRequest | None:
 
 
 def peer_answer(text: str) -> PeerAnswer | None:
-    """Return the answer of a line; None if it is none."""
     found = _REPLY.fullmatch(text)
     if found is None:
         return None

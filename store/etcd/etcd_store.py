@@ -207,12 +207,10 @@ class EtcdStore:
             await self._election.resign()
 
     def pass_on(self) -> None:
-        """Release the key `leader`, and stand again after some seconds."""
         if self._election is not None:
             self._election.pass_on()
 
     async def load(self) -> Mapping[str, VersionedEntry]:
-        """Return all entries, those that cannot be read too."""
         entries = await self._calls.run("load", lambda _: self._load())
         for name, versioned in entries.items():
             self._known.revision_known(name, versioned.revision)
@@ -262,7 +260,6 @@ class EtcdStore:
         return await self._committed(self._document_calls, "commit_document", write)
 
     async def size_bytes(self) -> int | None:
-        """Return how large the database of the endpoint in use is; raises StoreError."""
         call = calls.database_bytes()
         return await self._sizes.run(
             "size", lambda deadline_ms: self._client.request_once(call, deadline_ms=deadline_ms), within_ms=SIZE_MS

@@ -90,7 +90,6 @@ class LeaderElection:
 
     @property
     def own_key(self) -> OwnLeaderKey | None:
-        """The key `leader` while it is this controller's."""
         self._take(self._state.at(self._clock.now_ms()))
         state = self._state
         return OwnLeaderKey(state.me, state.run, state.token) if state.token else None
@@ -125,7 +124,6 @@ class LeaderElection:
         self.stop()
 
     def stop(self) -> None:
-        """Take no more steps."""
         self._task.cancel()
         self._take(self._state.leaving().left())
 
