@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from controller.sets.stored_set import StoredSet
-from remoting.background_tasks import BackgroundTasks
+from remoting.background_tasks import BackgroundTasks, Report
 from remoting.clock import SystemClock
 from serving.durable_file import DurableFileError
+from serving.telemetry.events import Emit
 from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
+from store.events import StoreCalled, StoreFileRemoved, StoreFileUnseen
 from store.high_water import (
     DamagedMark,
     FileWatch,
@@ -36,9 +38,9 @@ from store.store import (
     LeadershipListener,
     OutcomeUnknown,
     StoreError,
-    StoreObserver,
     VersionedEntry,
     check_document,
+    ignore,
 )
 from store.tables import DocumentTable, EntryTable, count_changes, create_documents, create_entries, entry_text
 
@@ -79,10 +81,13 @@ class _Commit:
 class EmbeddedStore:
     """The entries and documents in one file; a thread of its own waits for the disk."""
 
-    def __init__(self, folder: Path, observer: StoreObserver | None = None) -> None:
-        """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read."""
+    def __init__(self, folder: Path, emit: Emit = ignore, report: Report = ignore) -> None:
+        """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read.
+
+        `emit` is called from any thread.
+        """
         self._path = folder / FILE_NAME
-        self._observer = observer or StoreObserver()
+        self._emit = emit
         self._clock = SystemClock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store")
         #: The mark has a thread of its own, and a while: no commit waits for a second write to the disk.
@@ -90,7 +95,7 @@ class EmbeddedStore:
         self._is_marking = False
         self._closing = threading.Event()
         self._listener: LeadershipListener | None = None
-        self._background = BackgroundTasks(self._observer.task_failed)
+        self._background = BackgroundTasks(report)
         self._looking: asyncio.Task[None] | None = None
         self._missing: StoreFileMissing | None = None
         #: One call for documents at a time is in the thread: a commit of a set waits for no more than that.
@@ -288,7 +293,7 @@ class EmbeddedStore:
         if self._missing is None:
             self._missing = self._find_missing()
             if self._missing is not None:
-                self._observer.store_file_removed(str(self._missing))
+                self._emit(StoreFileRemoved(error=str(self._missing)))
         if self._missing is not None:
             raise self._missing
 
@@ -299,7 +304,7 @@ class EmbeddedStore:
             if unseen.is_for_long:
                 return StoreFileMissing(f"{unseen}, and could not for {unseen.unseen_ms / 1000:.0f} s")
             if unseen.is_new:
-                self._observer.store_file_unseen(str(unseen))
+                self._emit(StoreFileUnseen(error=str(unseen)))
             raise StoreUnseen(str(unseen)) from None
         if path is None:
             return None
@@ -394,4 +399,4 @@ class EmbeddedStore:
             result = "ok"
             return answer
         finally:
-            self._observer.store_call(kind, result, loop.time() - begun_s)
+            self._emit(StoreCalled(operation=kind, result=result, seconds=loop.time() - begun_s))

@@ -100,30 +100,8 @@ class LeadershipListener(Protocol):
         """Report an entry that another process has written or removed."""
 
 
-class StoreObserver:
-    """Receives what happens to a store, and ignores it unless a subclass overrides; calls come from any thread."""
-
-    def store_call(self, kind: str, result: str, seconds: float) -> None:
-        """Report one call: its kind (`commit`, `read`, `load`, ...), its result, and how long it took.
-
-        Those for documents are `commit_document`, `read_document` and `load_documents`. The result is `ok`, `moved`,
-        `deposed`, `unknown` or `failed`.
-        """
-
-    def store_calls_failing(self, kind: str, error: str) -> None:
-        """Report that calls of this kind fail from now on; called once, until one succeeds."""
-
-    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Report that they succeed again, and how long they did not."""
-
-    def task_failed(self, name: str, error: BaseException) -> None:
-        """Report that something in the background failed by a fault of ours; it goes on."""
-
-    def store_file_removed(self, error: str) -> None:
-        """Report that the file of the store is gone, and nothing can be stored any more; called once."""
-
-    def store_file_unseen(self, error: str) -> None:
-        """Report that nobody can check at the moment whether it is there; called once, until that succeeds."""
+def ignore(*_: object) -> None:
+    """Take what a store tells where nobody wants to know it."""
 
 
 class StoreBackend(Protocol):

@@ -17,7 +17,6 @@ from controller.callbacks.service import RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
 from controller.endpoint_slices.api_server import ApiServer
 from controller.endpoint_slices.service import EndpointSlices
-from controller.failover import events as failover_events
 from controller.failover.events import BrokerFailed, BrokersCleaned, BrokerSetExpired
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
@@ -40,7 +39,7 @@ from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
 from history.rows import BrokerRef, Moment
 from history.schemas import TICK_INTERVAL_MS
-from remoting.background_tasks import BackgroundTasks
+from remoting.background_tasks import Report, on_loop
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
 from remoting.protocol.addresses import host_and_port
@@ -60,7 +59,7 @@ from serving.process.start import StartFailed
 from serving.telemetry.events import Emit, Event
 from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
-from store.store import ControllerMember, SetStore, StoreBackend, StoreError, StoreObserver
+from store.store import ControllerMember, SetStore, StoreBackend, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -451,7 +450,7 @@ class Controller:
 
     def _open_store(self, config: ControllerConfig) -> StoreBackend:
         try:
-            return open_store(config, self._clock, _StoreCalls(self._telemetry.emit, self._tasks))
+            return open_store(config, self._clock, on_loop(self._telemetry.emit), on_loop(self._tasks.report))
         except StoreError as error:
             raise StartFailed(str(error)) from error
 
@@ -467,50 +466,15 @@ class Controller:
             self._core.connection_lost(connection_id)
 
 
-def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) -> StoreBackend:
+def open_store(config: ControllerConfig, clock: Clock, emit: Emit, report: Report) -> StoreBackend:
     """Return the configured store; raises StoreError if it cannot be opened."""
     if config.controller_store == "embedded":
-        return EmbeddedStore(Path(config.controller_store_path), observer)
+        return EmbeddedStore(Path(config.controller_store_path), emit, report)
     # It loads gRPC, which takes a while and which nobody else needs.
     from store.etcd.client import etcd_options  # noqa: PLC0415
     from store.etcd.etcd_store import EtcdStore  # noqa: PLC0415
 
-    return EtcdStore(etcd_options(config, config.controller_group), clock, observer)
-
-
-class _StoreCalls(StoreObserver):
-    """Brings the reports of a store's threads to the event loop."""
-
-    def __init__(self, emit: Emit, tasks: BackgroundTasks) -> None:
-        self._emit, self._tasks = emit, tasks
-        self._loop = asyncio.get_running_loop()
-
-    def _tell(self, event: Event) -> None:
-        self._loop.call_soon_threadsafe(self._emit, event)
-
-    def store_call(self, kind: str, result: str, seconds: float) -> None:
-        """Count one call."""
-        self._tell(failover_events.StoreCalled(operation=kind, result=result, seconds=seconds))
-
-    def store_file_removed(self, error: str) -> None:
-        """Note that the file of the store is gone."""
-        self._tell(failover_events.StoreFileRemoved(error=error))
-
-    def store_file_unseen(self, error: str) -> None:
-        """Note that nobody can check whether it is there."""
-        self._tell(failover_events.StoreFileUnseen(error=error))
-
-    def store_calls_failing(self, kind: str, error: str) -> None:
-        """Note that calls fail."""
-        self._tell(failover_events.StoreCallsFailing(operation=kind, error=error))
-
-    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Note that they succeed again."""
-        self._tell(failover_events.StoreCallsAnswered(operation=kind, silent_ms=silent_ms))
-
-    def task_failed(self, name: str, error: BaseException) -> None:
-        """Report what failed in the background."""
-        self._loop.call_soon_threadsafe(self._tasks.report, name, error)
+    return EtcdStore(etcd_options(config, config.controller_group), clock, emit, report)
 
 
 async def _set(event: asyncio.Event) -> None:

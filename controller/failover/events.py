@@ -30,6 +30,7 @@ from history.server_rows import LifecycleEvent
 from serving.logging.events import Level
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX
 from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, Timer, Total
+from store import events as store_events
 from store.store import Changed, ControllerMember
 
 
@@ -86,10 +87,7 @@ _FAILED_OVER: Final = "failed_over"
 
 ROLE: Final = Gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader, as with the Java controller.")
 LEADER_CHANGES: Final = Total("leader_changes", "Changes of the leading controller, seen from this one.")
-STORE_CALLS: Final = Counter(
-    "store_txn", "Calls to the store, reads included, by operation and result.", ("operation", "result")
-)
-STORE_DURATION: Final = Timer("store_txn_duration_seconds", "Duration of calls to the store.", ("operation",))
+STORE_CALLS, STORE_DURATION = store_events.STORE_CALLS, store_events.STORE_DURATION
 SUSPENSIONS: Final = Counter(
     "failure_detection_suspensions",
     "Process pauses and delays of the store, after which no broker was declared failed for a round of heartbeats.",
@@ -246,63 +244,10 @@ class StoreFailed(Event, frozen=True, kw_only=True):
     error: str
 
 
-class StoreFileRemoved(Event, frozen=True, kw_only=True):
-    """The file of the embedded store was removed or replaced while the controller ran. The controller stores nothing
-    and leads no more, even if the file comes back."""
-
-    level = Level.ERROR
-    advice = (
-        "Stop whatever else uses that folder, put the file back, and restart the controller: see "
-        "controller/OPERATIONS.md."
-    )
-    error: str
-
-
-class StoreFileUnseen(Event, frozen=True, kw_only=True):
-    """The operating system does not report whether the file of the embedded store exists (no permission, a failing disk
-    or network file system). Changes are refused meanwhile; after 10 s the file counts as removed."""
-
-    level = Level.ERROR
-    advice = "Check the disk, the mount and the permissions of the folder: see controller/OPERATIONS.md."
-    error: str
-
-
-class StoreCallsFailing(Event, frozen=True, kw_only=True):
-    """Calls of this kind to etcd fail; logged once per kind until one succeeds. `look`, `grant`, `campaign` and `renew`
-    decide who leads: while they fail nobody can lead."""
-
-    level = Level.ERROR
-    advice = "Check etcd: see controller/OPERATIONS.md. Controllers need no restart."
-    operation: str
-    error: str
-
-    def rows(self) -> tuple[LifecycleEvent]:
-        return (LifecycleEvent("etcd_lost", reason=self.error),)
-
-
-class StoreCallsAnswered(Event, frozen=True, kw_only=True):
-    """etcd answers calls of this kind again."""
-
-    operation: str
-    silent_ms: int
-
-    def rows(self) -> tuple[LifecycleEvent]:
-        return (LifecycleEvent("etcd_restored", reason=self.operation),)
-
-
-class StoreCalled(Event, frozen=True, kw_only=True):
-    """One call to the store."""
-
-    level = None
-    operation: str
-    result: str
-    seconds: float
-
-    def counted(self) -> tuple[Count]:
-        return (Count(STORE_CALLS, (self.operation, self.result)),)
-
-    def observed(self) -> tuple[Observation]:
-        return (Observation(STORE_DURATION, self.seconds, (self.operation,)),)
+# As the page has them: those of the store itself.
+StoreFileRemoved, StoreFileUnseen = store_events.StoreFileRemoved, store_events.StoreFileUnseen
+StoreCallsFailing, StoreCallsAnswered = store_events.StoreCallsFailing, store_events.StoreCallsAnswered
+StoreCalled = store_events.StoreCalled
 
 
 class FailureDetectionSuspended(Event, frozen=True, kw_only=True):

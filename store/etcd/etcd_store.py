@@ -9,15 +9,16 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from controller.sets.stored_set import StoredSet
-from remoting.background_tasks import BackgroundTasks
+from remoting.background_tasks import BackgroundTasks, Report
 from remoting.clock import Clock
+from serving.telemetry.events import Emit
 from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
 from store.etcd import calls
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
-from store.etcd.client import CALL_MS, EtcdClient, EtcdConnection, EtcdOptions, Metadata, System, Unreachable
+from store.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
 from store.etcd.keys import Keys, below, entry_value, shown_key, versioned_document_of, versioned_entry_of
 from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import Leadership
@@ -31,9 +32,9 @@ from store.store import (
     LeadershipListener,
     OutcomeUnknown,
     StoreError,
-    StoreObserver,
     VersionedEntry,
     check_document,
+    ignore,
 )
 
 #: How long a controller that is gone is still listed.
@@ -42,8 +43,6 @@ RENEW_EVERY_S: Final = 5
 RETRY_S: Final = 1
 #: How long taking oneself off the list may take; without it the lease ends by itself.
 LEAVE_MS: Final = 400
-
-Answer = TypeVar("Answer")
 
 
 class IdTaken(StoreError):
@@ -70,11 +69,12 @@ class Membership:
 
     async def register(self) -> None:
         """Enter this controller into the list; raises IdTaken, StoreError."""
-        address, revision = await self._request("read", calls.member_address(self._keys.member(self._me.id)))
+        request, keys = self._threads.request, self._keys
+        address, revision = await request(self._client, "read", calls.member_address(keys.member(self._me.id)))
         if address not in (None, self._me.address):
             raise IdTaken(self._me, address)
-        lease_id, _ = await self._request("grant", calls.grant_lease(MEMBER_TTL_S))
-        if not await self._request("register", calls.put_member(self._keys, self._me, lease_id, revision)):
+        lease_id, _ = await request(self._client, "grant", calls.grant_lease(MEMBER_TTL_S))
+        if not await request(self._client, "register", calls.put_member(keys, self._me, lease_id, revision)):
             raise OutcomeUnknown(f"another controller calls itself {self._me.id} at this moment")
         self._lease_id = lease_id
 
@@ -83,7 +83,7 @@ class Membership:
         while True:
             await asyncio.sleep(RENEW_EVERY_S)
             try:
-                ttl_s = await self._request("renew", calls.renew_lease(self._lease_id))
+                ttl_s = await self._threads.request(self._client, "renew", calls.renew_lease(self._lease_id))
                 if not ttl_s or not is_listed():
                     await self.register()
             except StoreError:
@@ -92,14 +92,7 @@ class Membership:
     async def leave(self) -> None:
         """Take this controller off the list at once, if etcd answers."""
         with suppress(StoreError):  # the lease ends by itself
-            await self._request("revoke", calls.revoke_lease(self._lease_id), within_ms=LEAVE_MS)
-
-    async def _request(
-        self, kind: str, call: Callable[[EtcdConnection, float, Metadata], Answer], *, within_ms: int = CALL_MS
-    ) -> Answer:
-        return await self._threads.run(
-            kind, lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms), within_ms=within_ms
-        )
+            await self._threads.request(self._client, "revoke", calls.revoke_lease(self._lease_id), within_ms=LEAVE_MS)
 
 
 __all__ = ["EtcdOptions", "EtcdStore", "System"]
@@ -146,25 +139,30 @@ class EtcdStore:
     """The entries and documents of one group of controllers."""
 
     def __init__(
-        self, options: EtcdOptions, clock: Clock, observer: StoreObserver | None = None, system: System | None = None
+        self,
+        options: EtcdOptions,
+        clock: Clock,
+        emit: Emit = ignore,
+        report: Report = ignore,
+        system: System | None = None,
     ) -> None:
-        """Call nothing yet; raises StoreError if the options cannot be followed."""
+        """Call nothing yet; raises StoreError if the options cannot be followed. `report` is called from any thread."""
         self._client = EtcdClient(options, clock, system)
         self._clock = clock
         self._keys = Keys(options.group)
-        self._observer = observer = observer or StoreObserver()
-        self._calls = CallThreads(CALLS_MAX, clock, observer)
-        self._renewals = CallThreads(RENEWALS_MAX, clock, observer)
-        self._document_calls = CallThreads(DOCUMENT_CALLS_MAX, clock, observer)
+        self._calls = CallThreads(CALLS_MAX, clock, emit)
+        self._renewals = CallThreads(RENEWALS_MAX, clock, emit)
+        self._document_calls = CallThreads(DOCUMENT_CALLS_MAX, clock, emit)
         # Not reported: the size proves nothing about whether etcd serves.
-        self._sizes = CallThreads(SIZES_MAX, clock, StoreObserver())
+        self._sizes = CallThreads(SIZES_MAX, clock, ignore)
         self._known = KnownRevisions()
         self._members: dict[str, ControllerMember] = {}
         self._listener: LeadershipListener | None = None
         self._election: LeaderElection | None = None
         self._membership: Membership | None = None
         self._watch: Watch | None = None
-        self._background = BackgroundTasks(observer.task_failed)
+        self._report_failure = report
+        self._background = BackgroundTasks(report)
         self._tasks: list[asyncio.Task[Any]] = []
         #: What was last found in etcd that cannot be read; for people.
         self.unreadable = ""
@@ -192,7 +190,7 @@ class EtcdStore:
             self._keys,
             self._clock,
             lambda news: _post(loop, self._on_news, news),
-            self._observer.task_failed,
+            self._report_failure,
         )
         leadership = Leadership(me=me, run=secrets.token_hex(8))
         self._tasks = [
@@ -219,7 +217,7 @@ class EtcdStore:
     async def read(self, broker_name: str) -> VersionedEntry:
         call = calls.read(self._keys.broker_set(broker_name))
         try:
-            kv = await self._calls.run("read", lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms))
+            kv = await self._calls.request(self._client, "read", call)
         except Unreachable as error:
             raise OutcomeUnknown(str(error)) from None  # for who reads to learn what has become of a commit
         if kv is None:
@@ -248,9 +246,7 @@ class EtcdStore:
     async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
         check_document(kind, name, None)
         call = calls.read(self._keys.document(kind, name))
-        kv = await self._document_calls.run(
-            "read_document", lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms)
-        )
+        kv = await self._document_calls.request(self._client, "read_document", call)
         return VersionedDocument() if kv is None else versioned_document_of(kv)
 
     async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
