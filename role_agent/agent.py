@@ -84,8 +84,7 @@ class Observed:
     """The last answer of each controller and agent, and the last changes of the address."""
 
     def __init__(self, settings: AgentSettings, log: AgentLog, now_ms: int) -> None:
-        self._settings = settings
-        self._log = log
+        self._settings, self._log = settings, log
         #: What a controller answered or why it did not, whether it did, and when.
         self._controllers: dict[str, tuple[str, bool, int]] = {
             str(each): ("", False, now_ms) for each in settings.controllers
@@ -179,9 +178,7 @@ class HostActions:
     """Changes this host as the rules have decided."""
 
     def __init__(self, host: HostNetwork, clock: Clock, log: AgentLog) -> None:
-        self._host = host
-        self._clock = clock
-        self._log = log
+        self._host, self._clock, self._log = host, clock, log
         self._renewed_ms: int | None = None
         self._announce_at_ms: list[int] = []
         self._notify_at_ms: list[int] = []
@@ -322,12 +319,8 @@ class RoleAgent:
         tasks: BackgroundTasks,
     ) -> None:
         """Begin with the address that a former run left, if there is one; raises OSError without the interface."""
-        self._settings = settings
-        self._clock = clock
-        self._host = host
-        self._relay = relay
-        self._log = log
-        self._tasks = tasks
+        self._settings, self._clock, self._host, self._relay = settings, clock, host, relay
+        self._log, self._tasks = log, tasks
         self._actions = HostActions(host, clock, log)
         self._peers = {str(each): each for each in settings.peers}
         self._observed = Observed(settings, log, clock.now_ms())

@@ -20,8 +20,7 @@ class AgentLog:
     """Writes events; those of warnings and errors at most once in 10 s for each subject."""
 
     def __init__(self, clock: Clock, bound: dict[str, object]) -> None:
-        self._clock = clock
-        self._bound = bound
+        self._clock, self._bound = clock, bound
         self._last_ms: dict[tuple[str, str], int] = {}
         self._suppressed: dict[tuple[str, str], int] = {}
         if not os.isatty(_STDOUT):

@@ -57,9 +57,7 @@ class PeerListener:
     """Takes connections at `listen`: one line, one answer, closed."""
 
     def __init__(self, settings: AgentSettings, agent: RoleAgent, log: AgentLog) -> None:
-        self._settings = settings
-        self._agent = agent
-        self._log = log
+        self._settings, self._agent, self._log = settings, agent, log
         self._own = str(settings.listen.ip)
         #: The address of a host -> its agent, as `peers` names it.
         self._peers = {str(each.ip): str(each) for each in settings.peers}
@@ -134,9 +132,7 @@ class ControllerQueries:
     def __init__(self, settings: AgentSettings, controller: HostPort, agent: RoleAgent, clock: BootClock) -> None:
         self._line = f"{settings.set_name}/{settings.broker_id}"
         self._interval_s = settings.interval_ms / 1000
-        self._controller = controller
-        self._agent = agent
-        self._clock = clock
+        self._controller, self._agent, self._clock = controller, agent, clock
 
     async def run(self) -> None:
         """Query for ever, once in each interval; a query that takes longer moves those after it."""

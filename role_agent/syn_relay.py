@@ -173,9 +173,7 @@ class SynRelay:
     """Keeps the requests for connections of the last seconds, for the host that has the address next."""
 
     def __init__(self, sockets: SynSockets, clock: Clock, log: AgentLog) -> None:
-        self._sockets = sockets
-        self._clock = clock
-        self._log = log
+        self._sockets, self._clock, self._log = sockets, clock, log
         self._pending = PendingSyns()
         #: Until then everything is passed on, by one task.
         self._until_ms = 0

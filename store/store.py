@@ -185,9 +185,7 @@ class SetStore:
     def __init__(
         self, backend: StoreBackend, cache: SetCache | None = None, listener: SetListener | None = None
     ) -> None:
-        self._backend = backend
-        self._cache = cache
-        self._listener = listener
+        self._backend, self._cache, self._listener = backend, cache, listener
         #: For those who follow the sets as they change.
         self.changes = SetChanges()
         self._entries: dict[str, VersionedEntry] = {}

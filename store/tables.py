@@ -56,8 +56,7 @@ def add_changes(connection: sqlite3.Connection, number: int) -> None:
 
 class EntryTable:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
+        self._connection, self._path = connection, path
 
     def load(self) -> dict[str, VersionedEntry]:
         """Return all entries; raises StoreError if one cannot be read."""
@@ -133,8 +132,7 @@ def create_documents(connection: sqlite3.Connection) -> None:
 
 class DocumentTable:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
+        self._connection, self._path = connection, path
 
     def page(self, kind: DocumentKind, first: str) -> dict[str, VersionedDocument]:
         """Return DOCUMENT_PAGE documents of a kind at most: those from a name on, in their order."""

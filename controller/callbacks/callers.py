@@ -37,9 +37,7 @@ class ProgramCaller:
 
     def __init__(self, arguments: tuple[str, ...], executor: Executor, hidden_prefix: str, clock: Clock) -> None:
         """Take the program with its arguments, what runs it, and the prefix of variables that it does not get."""
-        self._arguments = arguments
-        self._clock = clock
-        self._executor = executor
+        self._arguments, self._clock, self._executor = arguments, clock, executor
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden_prefix)}
 
     @property
@@ -91,9 +89,7 @@ class ProgramCaller:
 
 class _RunningProgram:
     def __init__(self, program: "subprocess.Popen[bytes]", timeout_s: float, given_up: Event, clock: Clock) -> None:
-        self._program = program
-        self._timeout_s = timeout_s
-        self._clock = clock
+        self._program, self._timeout_s, self._clock = program, timeout_s, clock
         self._ends_ms = clock.now_ms() + round(timeout_s * 1000)
         self._given_up = given_up
         self._output = bytearray()
@@ -178,8 +174,7 @@ class WebhookCaller:
 
     def __init__(self, url: str, token_path: str) -> None:
         """Take where to post, and the file with the token of the receiver; blank for none."""
-        self._url = url
-        self._token_path = token_path
+        self._url, self._token_path = url, token_path
         self._session: aiohttp.ClientSession | None = None
 
     @property

@@ -61,10 +61,7 @@ class Confirmations:
         start: Callable[..., object],
         query_master: Callable[[str], Awaitable[int | None]],
     ) -> None:
-        self._live = live
-        self._clock = clock
-        self._start = start
-        self._query_master = query_master
+        self._live, self._clock, self._start, self._query_master = live, clock, start, query_master
         self._confirmed_on: dict[str, int] = {}
         self._queried: dict[str, _Queried] = {}
         self._under_way = 0
@@ -166,9 +163,7 @@ class ElectionRunner:
         self._recovery, self._fences = state.recovery, state.fences
         self._clock, self._config, self._emit = state.clock, state.config, state.emit
         self._perform = state.perform
-        self._writer = writer
-        self.log = log
-        self.confirmations = confirmations
+        self._writer, self.log, self.confirmations = writer, log, confirmations
         self._query_log_ends = query_log_ends
         #: The master epoch of each set that brokers are known to have been notified of.
         self._notified_epochs: dict[str, int] = {}

@@ -49,9 +49,7 @@ class Group:
         self._is_ready = False
         self._leads = False
         self._until_ms: int | None = None
-        self._clock = clock
-        self._store = store
-        self._listener = listener
+        self._clock, self._store, self._listener = clock, store, listener
 
     # Reports of a backend
 

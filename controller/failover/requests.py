@@ -57,10 +57,6 @@ class NewSets:
     def __init__(self) -> None:
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
 
-    @property
-    def hosts(self) -> int:
-        return len(self._budgets)
-
     def take(self, host: str, now_ms: int) -> bool:
         """Return whether another set may begin from a host, and count it."""
         budget = self._budgets.pop(host, None) or _Budget(BURST, now_ms)
@@ -102,12 +98,10 @@ class BrokerRequests:
         self.store, self.group, self.live, self.detector = state.store, state.group, state.live, state.detector
         self._recovery = state.recovery
         self._clock, self._config, self._emit = state.clock, state.config, state.emit
-        self._writer = writer
-        self._elections = elections
+        self._writer, self._elections = writer, elections
         self._log_ends = monitor.log_ends
         self.elections = elections.log
-        self.monitor = monitor
-        self._record_heartbeat = record_heartbeat
+        self.monitor, self._record_heartbeat = monitor, record_heartbeat
         self._new_sets = NewSets()
         #: By broker name and connection: when a broker was answered to register, the last one last.
         self._registrations_requested: OrderedDict[tuple[str, int], int] = OrderedDict()

@@ -63,8 +63,7 @@ class FailureDetector:
         self._suspicions: dict[BrokerKey, Suspicion] = {}
         self._probes = OpenProbes(is_master)
         self._failed = FailedBrokers()
-        self._started_ms = started_ms
-        self._judges_from_ms = started_ms
+        self._started_ms = self._judges_from_ms = started_ms
         self._timeout_ms_longest = HEARTBEAT_TIMEOUT_MS_DEFAULT
         self.hosts = hosts
         #: Whether any broker made contact, and since when most hosts are in contact.

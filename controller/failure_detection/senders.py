@@ -142,9 +142,7 @@ class Senders:
     """Who sends requests in the names of the brokers of a live table."""
 
     def __init__(self, live: HeartbeatTable, detector: FailureDetector, reach: Reachability) -> None:
-        self._live = live
-        self._detector = detector
-        self._reach = reach
+        self._live, self._detector, self._reach = live, detector, reach
         #: Over which connection a request of a broker came last that is no heartbeat, which may take another way; it
         #: counts while it is open. By broker, and the other way round.
         self._requests_over: dict[BrokerKey, Source] = {}

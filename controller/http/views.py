@@ -90,9 +90,7 @@ class SetViews:
         is_stopping: Callable[[], bool],
     ) -> None:
         self._control, self._roles, self._elections = control, roles, elections
-        self._autoscaler = autoscaler
-        self._settings = settings
-        self._clock = clock
+        self._autoscaler, self._settings, self._clock = autoscaler, settings, clock
         self._watch = ChangedLists(self._watched, is_stopping)
 
     @get("/v1/controllers", refusals=(400,))
@@ -224,8 +222,7 @@ class ElectionViews:
     """The last elections."""
 
     def __init__(self, log: ElectionLog, stored: StoredElections) -> None:
-        self._log = log
-        self._stored = stored
+        self._log, self._stored = log, stored
 
     @get("/v1/elections", parameters=(PREFIX, LIMIT), refusals=(400,), has_details=True)
     async def elections(self, request: ViewRequest) -> shapes.ElectionListing:

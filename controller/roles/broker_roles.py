@@ -102,8 +102,7 @@ class RoleHolds:
 
     def __init__(self, clock: Clock, report: Callable[[str, int], None]) -> None:
         """`report` takes each set that is not held any more, once that is noticed, and for how many ms it was."""
-        self._clock = clock
-        self._report = report
+        self._clock, self._report = clock, report
         self._until_ms: dict[str, int] = {}
         self._since_ms: dict[str, int] = {}
 
@@ -162,8 +161,7 @@ class ServingConfirmations:
         `report` takes each change whose master serves, and how many ms after it was published.
         """
         self._group, self._clock, self._start = group, clock, start
-        self._query_is_master = query_is_master
-        self._report = report
+        self._query_is_master, self._report = query_is_master, report
         #: Broker id and master epoch, by broker name.
         self._confirmed: dict[str, tuple[int, int]] = {}
         #: What confirms the last change of a set, by broker name.

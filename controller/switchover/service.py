@@ -35,8 +35,7 @@ class SwitchoverRun:
     """One switchover, which only this object changes."""
 
     def __init__(self, switchover: Switchover, parts: "Switchovers") -> None:
-        self.switchover = switchover
-        self._parts = parts
+        self.switchover, self._parts = switchover, parts
         self._term = parts.control.group.term
         #: What showed that the new master has begun its epoch; it may have started anew since.
         self._began = ""

@@ -28,10 +28,7 @@ class BrokerProber:
     """Sends each probe over a new connection, in a task of its own."""
 
     def __init__(self, start: Starter, client: Requester, emit: Emit, reached: Reached) -> None:
-        self._start = start
-        self._client = client
-        self._emit = emit
-        self._reached = reached
+        self._start, self._client, self._emit, self._reached = start, client, emit, reached
 
     def probe(self, effect: ProbeBroker) -> None:
         self._start(self._probe(effect))

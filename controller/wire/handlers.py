@@ -205,9 +205,7 @@ class Handlers:
     ) -> None:
         self._control = control
         self._group = control.group
-        self._settings = settings
-        self._clock = clock
-        self._replica_infos = replica_infos
+        self._settings, self._clock, self._replica_infos = settings, clock, replica_infos
         self._networks = named_addresses(settings.config.broker_networks) or ()
         self._table: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,

@@ -143,8 +143,7 @@ class HostNetwork:
 
     def __init__(self, interface: str, addresses: tuple[RoleAddress, ...], ha_port: int | None) -> None:
         """Serve these addresses, on the interface of that name; `ha_port` is where slaves of the broker connect."""
-        self._addresses = addresses
-        self._ha_port = ha_port
+        self._addresses, self._ha_port = addresses, ha_port
         self._table = AddressTable(interface)
         self._neighbours = Neighbours(interface)
 

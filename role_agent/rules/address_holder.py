@@ -131,8 +131,7 @@ class AddressHolder:
         self.epoch = 0
         #: Until then this host may have the address; None if it may not.
         self.lease_until_ms = present_until_ms
-        self.lease_ms = lease_ms
-        self._peers = peers
+        self.lease_ms, self._peers = lease_ms, peers
         #: The longest lease of any agent.
         self._longest_lease_ms = lease_ms
         #: When the newest answer arrived that the broker is not to be reached.

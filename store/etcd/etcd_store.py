@@ -24,7 +24,7 @@ from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import Leadership
 from store.etcd.revisions import KnownRevisions
 from store.etcd.threads import CallThreads
-from store.etcd.watch import TASK, Change, EntryChanged, KeySnapshot, MemberChanged, UnreadableKey, Watch
+from store.etcd.watch import TASK, Change, EntryChanged, KeySnapshot, MemberChanged, Watch
 from store.store import (
     ControllerMember,
     Deposed,
@@ -49,8 +49,7 @@ class IdTaken(StoreError):
     """Another controller has this id."""
 
     def __init__(self, me: ControllerMember, address: str) -> None:
-        self.me = me
-        self.address = address
+        self.me, self.address = me, address
         super().__init__(
             f"two controllers call themselves {me.id}: this one at {me.address} and one at {address}; give each its "
             f"own id (after a change of address wait {MEMBER_TTL_S} s before the restart)"
@@ -61,10 +60,7 @@ class Membership:
     """One controller's key and the lease it is bound to."""
 
     def __init__(self, client: EtcdClient, keys: Keys, threads: CallThreads, me: ControllerMember) -> None:
-        self._client = client
-        self._keys = keys
-        self._threads = threads
-        self._me = me
+        self._client, self._keys, self._threads, self._me = client, keys, threads, me
         self._lease_id = 0
 
     async def register(self) -> None:
@@ -164,19 +160,6 @@ class EtcdStore:
         self._report_failure = report
         self._background = BackgroundTasks(report)
         self._tasks: list[asyncio.Task[Any]] = []
-        #: What was last found in etcd that cannot be read; for people.
-        self.unreadable = ""
-
-    @property
-    def last_error(self) -> str:
-        """Why the last call failed; empty once one has succeeded again."""
-        return self._renewals.last_error or self._calls.last_error
-
-    @property
-    def answered_unix_ms(self) -> int | None:
-        """When etcd last answered; None: never."""
-        answers = (self._renewals.answered_unix_ms, self._calls.answered_unix_ms)
-        return max((each for each in answers if each is not None), default=None)
 
     async def join(self, me: ControllerMember, listener: LeadershipListener) -> None:
         """Register, follow the others, and stand for election; raises StoreError, after which it may be tried again."""
@@ -371,8 +354,6 @@ class EtcdStore:
             case EntryChanged(broker_name, versioned):
                 self._election.revision_seen(versioned.revision)
                 self._report(self._known.observed(broker_name, versioned))
-            case UnreadableKey(text):
-                self.unreadable = text
 
     def _report_members(self) -> None:
         if self._listener is not None:

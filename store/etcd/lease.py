@@ -78,10 +78,7 @@ class LeaderElection:
     def __init__(
         self, client: EtcdClient, keys: Keys, threads: CallThreads, clock: Clock, went_back: Callable[[], None]
     ) -> None:
-        self._client = client
-        self._keys = keys
-        self._threads = threads
-        self._clock = clock
+        self._client, self._keys, self._threads, self._clock = client, keys, threads, clock
         #: Called when etcd is found to have gone back to an older state.
         self._on_rollback = went_back
 

@@ -19,16 +19,11 @@ Result = TypeVar("Result")
 
 
 class CallThreads:
-    """A few threads for calls, and what is known about the last ones."""
+    """A few threads for calls."""
 
     def __init__(self, number: int, clock: Clock, emit: Emit) -> None:
         self._pool = ThreadPoolExecutor(max_workers=number, thread_name_prefix="etcd-call")
-        self._clock = clock
-        self._emit = emit
-        #: Why a call failed, for people; empty once one has succeeded again.
-        self.last_error = ""
-        #: When etcd last answered; None: never.
-        self.answered_unix_ms: int | None = None
+        self._clock, self._emit = clock, emit
         #: Since when calls of a kind fail (monotonic ms).
         self._failing: dict[str, int] = {}
 
@@ -40,15 +35,12 @@ class CallThreads:
             answer = await asyncio.get_running_loop().run_in_executor(self._pool, work, begun_ms + within_ms)
         except StoreError as error:
             result = next((name for kind_, name in _RESULTS if isinstance(error, kind_)), "failed")
-            self.last_error = str(error)
             if result in _NO_ANSWER and kind not in self._failing:
                 self._failing[kind] = begun_ms
                 self._emit(StoreCallsFailing(operation=kind, error=str(error)))
             raise
         else:
             result = "ok"
-            self.last_error = ""
-            self.answered_unix_ms = self._clock.unix_ms()
             if (since_ms := self._failing.pop(kind, None)) is not None:
                 self._emit(StoreCallsAnswered(operation=kind, silent_ms=self._clock.now_ms() - since_ms))
             return answer

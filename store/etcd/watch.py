@@ -44,13 +44,7 @@ class EntryChanged(msgspec.Struct, frozen=True):
     versioned: VersionedEntry
 
 
-class UnreadableKey(msgspec.Struct, frozen=True):
-    """A key whose value cannot be read here."""
-
-    text: str
-
-
-Change = LeaderKeyState | MemberChanged | EntryChanged | UnreadableKey
+Change = LeaderKeyState | MemberChanged | EntryChanged
 
 
 class Watch:
@@ -64,10 +58,7 @@ class Watch:
         on_news: Callable[[KeySnapshot | list[Change]], None],
         report: Callable[[str, BaseException], None],
     ) -> None:
-        self._client = client
-        self._keys = keys
-        self._clock = clock
-        self._on_news = on_news
+        self._client, self._keys, self._clock, self._on_news = client, keys, clock, on_news
         #: Called in the watching thread with a failure of our own code.
         self._report = report
         self._threads = threads = client.system.threads
@@ -78,8 +69,6 @@ class Watch:
         self._call: Any = None
         # A daemon: a process that ends without closing its store does not wait for news.
         self._thread = threads.Thread(target=self._run, name="etcd-watch", daemon=True)
-        #: How often it was opened, for tests and metrics.
-        self.openings = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -128,7 +117,6 @@ class Watch:
             )
             if self._stopped.is_set() or self._is_lost.is_set():
                 call.cancel()  # it was not there yet when it was to be cancelled
-            self.openings += 1
             for answer in call:
                 if answer.canceled:
                     self._next_revision = 0 if answer.compact_revision else self._next_revision
@@ -149,8 +137,6 @@ class Watch:
                 entries={each.broker_name: each.versioned for each in changes if isinstance(each, EntryChanged)},
             )
         )
-        if unreadable := [each for each in changes if isinstance(each, UnreadableKey)]:
-            self._on_news([*unreadable])
         self._next_revision = revision + 1
 
     def _take(self, answer: Any) -> None:
@@ -168,10 +154,10 @@ class Watch:
                 yield change
 
     def _change(self, read: Callable[[Any], Change | None], kv: Any) -> Change | None:
-        try:
+        # What cannot be read keeps nothing else from its readers; a leader reports it when it loads.
+        with suppress(StoreError):
             return read(kv)
-        except StoreError as error:
-            return UnreadableKey(str(error))
+        return None
 
     def _written(self, kv: Any) -> Change | None:
         if kv.key == self._keys.leader:
