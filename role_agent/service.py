@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from remoting.background_tasks import BackgroundTasks
@@ -126,31 +127,20 @@ class CannotStart(Exception):
     """An agent cannot run on this host; the text says why and what to do."""
 
 
-class ControllerQueries:
-    """Queries one controller again and again."""
-
-    def __init__(self, settings: AgentSettings, controller: HostPort, agent: RoleAgent, clock: BootClock) -> None:
-        self._line = f"{settings.set_name}/{settings.broker_id}"
-        self._interval_s = settings.interval_ms / 1000
-        self._controller, self._agent, self._clock = controller, agent, clock
-
-    async def run(self) -> None:
-        """Query for ever, once in each interval; a query that takes longer moves those after it."""
-        loop = asyncio.get_running_loop()
-        due_s = loop.time()
-        while True:
-            await self._query()
-            due_s = max(due_s + self._interval_s, loop.time())
-            await asyncio.sleep(due_s - loop.time())
-
-    async def _query(self) -> None:
-        sent_ms = self._clock.now_ms()
+async def query_for_ever(settings: AgentSettings, controller: HostPort, agent: RoleAgent, clock: BootClock) -> None:
+    """Query one controller once in each interval; a query that takes longer moves those after it."""
+    line, loop = f"{settings.set_name}/{settings.broker_id}", asyncio.get_running_loop()
+    due_s = loop.time()
+    while True:
+        sent_ms = clock.now_ms()
         try:
-            text = await exchange(self._controller, self._line, CONTROLLER_TIMEOUT_S)
+            text = await exchange(controller, line, CONTROLLER_TIMEOUT_S)
         except NoAnswer as error:
-            self._agent.controller_failed(self._controller, str(error))
-            return
-        self._agent.controller_answered(self._controller, text, sent_ms)
+            agent.controller_failed(controller, str(error))
+        else:
+            agent.controller_answered(controller, text, sent_ms)
+        due_s = max(due_s + settings.interval_ms / 1000, loop.time())
+        await asyncio.sleep(due_s - loop.time())
 
 
 async def serve(settings: AgentSettings) -> None:
@@ -168,15 +158,25 @@ async def serve(settings: AgentSettings) -> None:
         relay = SynRelay(SynSockets(settings.interface, [each.ip for each in settings.addresses]), clock, log)
         agent = RoleAgent(settings, clock, host, relay, log, tasks)
         listener = PeerListener(settings, agent, log)
-        await _open(listener, settings)
-        _log_start(settings, agent, log)
+        try:
+            await listener.open()
+        except OSError as error:
+            raise CannotStart(f"listen = {settings.listen}: {error.strerror}") from None
+        log.write(
+            events.AGENT_STARTED,
+            addresses=[str(each) for each in settings.addresses],
+            interface=settings.interface,
+            controllers=[str(each) for each in settings.controllers],
+            peers=[str(each) for each in settings.peers],
+            present=agent.has_address,
+        )
         notices = SystemdNotices(os.environ)
         works: dict[str, Work] = {
             "tick": lambda: _tick_for_ever(agent, settings, notices),
             "hello": lambda: _query_peers_for_ever(agent),
         }
         for each in settings.controllers:
-            works[f"query {each}"] = ControllerQueries(settings, each, agent, clock).run
+            works[f"query {each}"] = partial(query_for_ever, settings, each, agent, clock)
         running = [tasks.keep_running(work, name, _RESTART_PAUSE_S) for name, work in works.items()]
         notices.ready()
         await signals.stop.wait()
@@ -200,24 +200,6 @@ def _check_kernel(settings: AgentSettings, host: HostNetwork, log: AgentLog) -> 
         raise CannotStart(
             f"the kernel refuses to close connections: {error.strerror}; the agent needs CAP_NET_ADMIN and CAP_NET_RAW"
         ) from None
-
-
-async def _open(listener: PeerListener, settings: AgentSettings) -> None:
-    try:
-        await listener.open()
-    except OSError as error:
-        raise CannotStart(f"listen = {settings.listen}: {error.strerror}") from None
-
-
-def _log_start(settings: AgentSettings, agent: RoleAgent, log: AgentLog) -> None:
-    log.write(
-        events.AGENT_STARTED,
-        addresses=[str(each) for each in settings.addresses],
-        interface=settings.interface,
-        controllers=[str(each) for each in settings.controllers],
-        peers=[str(each) for each in settings.peers],
-        present=agent.has_address,
-    )
 
 
 async def _tick_for_ever(agent: RoleAgent, settings: AgentSettings, notices: SystemdNotices) -> None:

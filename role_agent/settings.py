@@ -36,8 +36,6 @@ class InvalidSettings(Exception):
 
 
 class HostPort(msgspec.Struct, frozen=True):
-    """An IP address with a port."""
-
     ip: Ip
     port: int
 
@@ -46,8 +44,6 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent has to know."""
-
     set_name: str
     broker_id: int
     #: The addresses that move, with the length of their network.

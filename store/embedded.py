@@ -42,7 +42,7 @@ from store.store import (
     check_document,
     ignore,
 )
-from store.tables import DocumentTable, EntryTable, count_changes, create_documents, create_entries, entry_text
+from store.tables import DocumentTable, EntryTable, count_changes, create_tables, entry_text
 
 FILE_NAME: Final = "controller.db"
 #: Takes the number of the last commit.
@@ -128,10 +128,10 @@ class EmbeddedStore:
         """Nobody is there to lead instead."""
 
     async def load(self) -> Mapping[str, VersionedEntry]:
-        return await self._call("load", lambda: self._when_there(self._entries.load))
+        return await self._looked_up("load", self._entries.load)
 
     async def read(self, broker_name: str) -> VersionedEntry:
-        return await self._call("read", lambda: self._when_there(lambda: self._entries.read(broker_name)))
+        return await self._looked_up("read", lambda: self._entries.read(broker_name))
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry; it is on the disk when this returns."""
@@ -156,7 +156,7 @@ class EmbeddedStore:
         first = ""
         async with self._document_turn:
             while True:
-                page = await self._call("load_documents", partial(self._document_page, kind, first))
+                page = await self._looked_up("load_documents", partial(self._documents.page, kind, first))
                 documents.update(page)
                 if len(page) < DOCUMENT_PAGE:
                     return documents
@@ -165,7 +165,7 @@ class EmbeddedStore:
     async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
         check_document(kind, name, None)
         async with self._document_turn:
-            return await self._call("read_document", lambda: self._when_there(lambda: self._documents.read(kind, name)))
+            return await self._looked_up("read_document", lambda: self._documents.read(kind, name))
 
     async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
         """Store a document in a transaction of its own; it is on the disk when this returns."""
@@ -277,17 +277,18 @@ class EmbeddedStore:
                 f"{path} has format {written}, and this release reads formats up to {FILE_FORMAT}: run the release "
                 "that wrote it, or a later one"
             )
-        create_entries(connection)
-        create_documents(connection)
+        create_tables(connection)
         connection.execute(f"PRAGMA user_version = {FILE_FORMAT}")
         connection.execute("COMMIT")
 
-    def _when_there(self, read: Callable[[], Result]) -> Result:
-        self._check_files()
-        return read()
+    async def _looked_up(self, kind: str, read: Callable[[], Result]) -> Result:
+        """Return what the thread reads, if the files are there."""
 
-    def _document_page(self, kind: DocumentKind, first: str) -> dict[str, VersionedDocument]:
-        return self._when_there(lambda: self._documents.page(kind, first))
+        def looked_up() -> Result:
+            self._check_files()
+            return read()
+
+        return await self._call(kind, looked_up)
 
     def _check_files(self) -> None:
         if self._missing is None:

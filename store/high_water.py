@@ -78,8 +78,6 @@ class HighWater:
 
 
 class Unseen(Exception):
-    """The system cannot check whether a file is there: it may well be."""
-
     def __init__(self, path: Path, error: OSError, unseen_ms: int, *, is_new: bool) -> None:
         self.unseen_ms = unseen_ms
         #: The look before this one succeeded.

@@ -155,8 +155,6 @@ class StoreBackend(Protocol):
 
 
 class Changed(NamedTuple, Generic[Reply]):
-    """A decision that is stored, and the set before and after it."""
-
     decision: SetDecision[Reply]
     before: BrokerSet | None
     after: BrokerSet | None
@@ -180,8 +178,6 @@ class SetListener(Protocol):
 
 
 class SetStore:
-    """All broker sets as this controller knows them."""
-
     def __init__(
         self, backend: StoreBackend, cache: SetCache | None = None, listener: SetListener | None = None
     ) -> None:

@@ -100,7 +100,7 @@ class ControllerCore:
         """
         self._clock, self._tasks, self._backend, self._stop, self._emit = clock, tasks, backend, stop, emit
         self.store, self.live = store, HeartbeatTable()
-        self.group = Group(settings.config.controller_group, me, clock, store, self)
+        self.group = Group(settings.config.controller_group, me, clock, store, self._elected, self._deposed)
         self._elections = ElectionLog(me.address)
         reachability = Reachability()
         reached, begin = reachability.reached, self.begin
@@ -188,11 +188,11 @@ class ControllerCore:
         self.roles.clear()
         await self._notifier.close()
 
-    def elected(self) -> None:
+    def _elected(self) -> None:
         """Take over in the background: this controller leads."""
         self.begin(self._lead(self.group.term))
 
-    def deposed(self) -> None:
+    def _deposed(self) -> None:
         """Answer for no set any more: another controller leads."""
         self.store.changes.end_waits()
         self._replica_infos.clear()

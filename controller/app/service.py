@@ -40,7 +40,6 @@ from history.recorder import Recorder
 from history.rows import BrokerRef, Moment
 from history.schemas import TICK_INTERVAL_MS
 from remoting.background_tasks import Report, on_loop
-from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.codes import RequestCode
@@ -180,8 +179,6 @@ _POLL_S: Final = TICK_INTERVAL_MS / 1000
 
 
 class StoreSize:
-    """The newest answer of a store."""
-
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         #: Bytes; None where the store has no such size, or did not answer the last time.
@@ -202,8 +199,6 @@ _URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER
 
 
 class Controller:
-    """One controller with all its parts."""
-
     def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
         self._counters = ServerCounters()
@@ -211,7 +206,13 @@ class Controller:
         self._recorder = self._process.recording.recorder if self._process.recording is not None else None
         self._event_log = ServerEventLog(CONTROLLER, self._logs, self._counters, config)
         requester = self._event_log.requester
-        self._telemetry = Telemetry(self._logs, DECLARED, self._recorder, living=self._clusters, requester=requester)
+        self._telemetry = Telemetry(
+            self._logs,
+            DECLARED,
+            self._recorder,
+            living=lambda: {each.cluster for each in self._core.store.sets()},
+            requester=requester,
+        )
         self._settings = StoredConfig(CONTROLLER, config, self._event_log, self._process.follow)
         if not config.advertised_address:
             warn_of_loopback(config.bind_address, self._logs)
@@ -231,12 +232,18 @@ class Controller:
         self._callbacks = self._make_callbacks() if config.on_role_change else None
         if self._callbacks is not None:
             self._core.role_changed = self._callbacks.role_changed
-        self._slices = self._make_slices(config) if config.kubernetes_sets_path else None
+        has_sets = bool(config.kubernetes_sets_path)
+        self._slices = make_endpoint_slices(self._core, config, os.environ, emit) if has_sets else None
         self._probe_client = self._process.make_client(peers) if config.role_probe_topic else None
-        self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
+        self._probe: RoleProbe | None = None
+        if (client := self._probe_client) is not None:
+            self._probe = RoleProbe(
+                self._core.group, client, self._clock, lambda: self._settings.config, emit, self._core.begin
+            )
         # Queues, and changes that operators plan.
         self._scaling = self._make_scaling()
-        self._autoscaler = self._make_autoscaler()
+        policies = PolicySource(config.scaling_policy_file, self._scaling.documents, emit)
+        self._autoscaler = Autoscaler(self._scaling, policies, self._outlook)
         queries = SwitchoverQueries(self._client)
         # Elections share the answers to queries of a set: those of an election are its own.
         log_ends = LogEndQueries(self._client).query
@@ -255,9 +262,6 @@ class Controller:
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
-
-    def _clusters(self) -> set[str]:
-        return {each.cluster for each in self._core.store.sets()}
 
     def _make_core(
         self,
@@ -299,9 +303,6 @@ class Controller:
             start=self._core.begin,
         )
 
-    def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
-        return make_endpoint_slices(self._core, config, os.environ, self._telemetry.emit)
-
     def _make_scaling(self) -> QueueScaling:
         return QueueScaling(
             group=self._core.group,
@@ -312,18 +313,6 @@ class Controller:
             options=lambda: ScalingOptions.of(self._settings.config),
             emit=self._telemetry.emit,
             begin=self._core.begin,
-        )
-
-    def _make_autoscaler(self) -> Autoscaler:
-        policies = PolicySource(
-            self._settings.config.scaling_policy_file, self._scaling.documents, self._telemetry.emit
-        )
-        return Autoscaler(self._scaling, policies, self._outlook)
-
-    def _make_probe(self, client: RemotingClient) -> RoleProbe:
-        core = self._core
-        return RoleProbe(
-            core.group, client, self._clock, lambda: self._settings.config, self._telemetry.emit, core.begin
         )
 
     def _outlook(self, topic: str) -> AnalysisOutlook:

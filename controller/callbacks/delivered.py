@@ -26,8 +26,6 @@ DELIVERED_FORMAT: Final = 1
 
 
 class DeliveredMaster(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The master that was delivered last of a set."""
-
     epoch: int
     #: None: there was none.
     broker_id: int | None = None

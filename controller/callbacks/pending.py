@@ -17,8 +17,6 @@ RETRY_MS: Final = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000)
 
 
 class DueChange(NamedTuple):
-    """A change to deliver now."""
-
     change: RoleChange
     #: From 1 on.
     attempt: int

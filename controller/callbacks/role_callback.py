@@ -103,8 +103,6 @@ class CallResult(StrEnum):
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended."""
-
     result: CallResult
     #: Why it was not delivered, in words; blank if it was.
     error: str = ""

@@ -132,9 +132,8 @@ class RoleCallbacks:
                 self.pending.drop(due.change)
             else:
                 self._begin(due)
-        if self._delivered.has_unstored and self._storing is None:
+        if self._delivered.has_unstored and (self._storing is None or self._storing.done()):
             self._storing = self._start(self._store_delivered())
-            self._storing.add_done_callback(self._stored)
 
     async def close(self) -> None:
         self._give_up()
@@ -253,9 +252,6 @@ class RoleCallbacks:
         except StoreError as error:
             self._emit(RoleCallbacksNotStored(error=str(error)))
             await asyncio.sleep(1)
-
-    def _stored(self, _: "asyncio.Task[bool]") -> None:
-        self._storing = None
 
     def _give_up(self) -> None:
         """End all calls, and expect nothing to be delivered: the next leader finds it in the store."""

@@ -52,8 +52,6 @@ ADOPTED_EPOCH_MAX: Final = RAISED_EPOCH_MAX - RECOVERY_MARGIN
 
 
 class Applicant(Struct, frozen=True, kw_only=True):
-    """A broker that wants an id."""
-
     cluster: str
     broker_name: str
     broker_id: int

@@ -41,8 +41,6 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRun:
-    """The dry run of a topic in one cluster."""
-
     cluster: str
     policy: ScalingPolicy
     start: DryRunStart

@@ -46,8 +46,6 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class ApiServer:
-    """The API server of the cluster."""
-
     def __init__(self, host: str, port: int, credentials: Path) -> None:
         """`credentials` is the folder with `token` and `ca.crt`."""
         # Here and not at the first round: it takes up to a second, in which a leader could do nothing else.

@@ -12,6 +12,7 @@ Java's.
 import asyncio
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -96,17 +97,15 @@ ROUND_S: Final = 30.0
 _TRIES: Final = 3
 
 
+@dataclass(slots=True, eq=False)
 class _Published:
-    __slots__ = ("broker_set", "due_ms", "failures", "service", "stale_since_ms", "tried_ms", "wanted")
-
-    def __init__(self, service: ServiceSet) -> None:
-        self.service = service
-        self.broker_set: BrokerSet | None = None
-        self.wanted: WantedSlices | None = None
-        self.due_ms = 0
-        self.tried_ms = 0
-        self.failures = 0
-        self.stale_since_ms: int | None = None
+    service: ServiceSet
+    broker_set: "BrokerSet | None" = None
+    wanted: WantedSlices | None = None
+    due_ms: int = 0
+    tried_ms: int = 0
+    failures: int = 0
+    stale_since_ms: int | None = None
 
     @property
     def urgency(self) -> tuple[bool, int]:
@@ -131,8 +130,6 @@ class _Round:
 
 
 class EndpointSlices:
-    """The slices of all sets with a Service."""
-
     def __init__(
         self,
         group: Group,

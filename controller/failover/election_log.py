@@ -48,8 +48,6 @@ MAY_BE_UNCLEAN: Final = REQUESTED - {Trigger.SWITCHOVER}
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there was an election."""
-
     trigger: Trigger
     #: One sentence.
     why: str
@@ -71,8 +69,6 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker of the set in an election."""
-
     broker_id: int
     address: str
     in_sync: bool
@@ -102,8 +98,6 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationResult(NamedTuple):
-    """The result of notifying one broker of its role."""
-
     result: str
     #: From the stored result until then.
     after_ms: int
@@ -154,8 +148,6 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
 
 
 class HeldElection(NamedTuple):
-    """An election that was held, with what was known of the brokers."""
-
     before: BrokerSet
     after: BrokerSet
     cause: Cause
@@ -194,23 +186,10 @@ class ElectionLog:
 
     def why(self, broker_name: str, master_epoch: int) -> str:
         """Return why a set has had its master since an epoch; blank if no election known here began it."""
-        record = self._beginning(broker_name, master_epoch)
+        record = self.beginning(broker_name, master_epoch)
         return record.cause.why if record is not None else ""
 
-    def elected_unix_ms(self, broker_name: str, master_epoch: int) -> int | None:
-        record = self._beginning(broker_name, master_epoch)
-        return record.unix_ms if record is not None else None
-
-    def was_unclean(self, broker_name: str, master_epoch: int) -> bool | None:
-        record = self._beginning(broker_name, master_epoch)
-        return record.is_unclean if record is not None else None
-
-    def has_confirmed(self, broker_name: str, master_epoch: int, broker_id: int) -> bool:
-        record = self._beginning(broker_name, master_epoch)
-        notified = record.notified.get(broker_id) if record is not None else None
-        return notified is not None and notified.result == "ok"
-
-    def _beginning(self, broker_name: str, master_epoch: int) -> ElectionRecord | None:
+    def beginning(self, broker_name: str, master_epoch: int) -> ElectionRecord | None:
         """Return the last election of a set that elected a master, if an epoch began with it."""
         record = self._began.get(broker_name)
         return record if record is not None and record.master_epoch == master_epoch else None

@@ -136,8 +136,6 @@ class _Responses(NamedTuple):
 
 
 class ElectionOutcome(NamedTuple):
-    """How an election ended."""
-
     broker_set: BrokerSet
     result: ElectionResult
     reason: str
@@ -148,8 +146,6 @@ class ElectionOutcome(NamedTuple):
 
 
 class ElectionRunner:
-    """Finds masters."""
-
     def __init__(
         self,
         state: ClusterState,

@@ -5,12 +5,12 @@ Source: docs/protocol/controller.md 5.3.
 A backend reports it. Leading alone is not enough: a new leader first has to know all that is stored.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Protocol
 
 from controller.refusals import NotLeader
 from remoting.clock import Clock
-from store.store import ControllerMember, SetStore, VersionedEntry
+from store.store import ControllerMember, SetStore, VersionedEntry, ignore
 
 
 class ControllerRole(IntEnum):
@@ -22,20 +22,17 @@ class ControllerRole(IntEnum):
     LEADER = 3
 
 
-class GroupListener(Protocol):
-    """Who is notified when this controller begins or ceases to lead."""
-
-    def elected(self) -> None:
-        """Take over: this controller leads."""
-
-    def deposed(self) -> None:
-        """Answer for no set any more: this controller leads no longer."""
-
-
 class Group:
-    """The controllers of one store."""
-
-    def __init__(self, name: str, me: ControllerMember, clock: Clock, store: SetStore, listener: GroupListener) -> None:
+    def __init__(
+        self,
+        name: str,
+        me: ControllerMember,
+        clock: Clock,
+        store: SetStore,
+        elected: Callable[[], None] = ignore,
+        deposed: Callable[[], None] = ignore,
+    ) -> None:
+        """`elected` and `deposed` are called when this controller begins and ceases to lead."""
         self.name = name
         #: Where this controller is may only be known once it listens.
         self.me = me
@@ -49,7 +46,7 @@ class Group:
         self._is_ready = False
         self._leads = False
         self._until_ms: int | None = None
-        self._clock, self._store, self._listener = clock, store, listener
+        self._clock, self._store, self._elected, self._deposed = clock, store, elected, deposed
 
     # Reports of a backend
 
@@ -60,13 +57,13 @@ class Group:
         self._leads, self._is_ready = True, False
         self.term += 1
         self._led_by(self.me)
-        self._listener.elected()
+        self._elected()
 
     def follows(self, leader: ControllerMember | None) -> None:
         led, self._leads, self._is_ready = self._leads, False, False
         self._led_by(leader)
         if led:
-            self._listener.deposed()
+            self._deposed()
 
     def members_changed(self, members: tuple[ControllerMember, ...]) -> None:
         self.members = members

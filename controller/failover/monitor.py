@@ -145,8 +145,6 @@ _EXPIRIES_AT_ONCE: Final = 20
 
 
 class Monitor:
-    """Looks after brokers and sets."""
-
     def __init__(
         self,
         state: ClusterState,

@@ -52,8 +52,6 @@ class _Budget(NamedTuple):
 
 
 class NewSets:
-    """Host -> how many sets may begin from it."""
-
     def __init__(self) -> None:
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
 

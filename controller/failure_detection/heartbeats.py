@@ -174,8 +174,6 @@ class BrokersByConnection:
 
 
 class HeartbeatTable:
-    """Broker -> its last heartbeat."""
-
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, LastHeartbeat]] = {}
         self._over = BrokersByConnection()

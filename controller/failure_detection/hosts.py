@@ -20,8 +20,6 @@ SILENCE_MS_MAX: Final = 60_000
 
 
 class BrokerHost(NamedTuple):
-    """Where a member is."""
-
     #: The number of its host; blank where only a name is known.
     host: str
     #: It was reached there, or its requests come from there.
@@ -47,8 +45,6 @@ class _Host:
 
 
 class Silence(NamedTuple):
-    """What is known of the hosts at a moment."""
-
     #: Hosts that count: all others than the own, if there are any.
     hosts: int = 0
     silent: int = 0

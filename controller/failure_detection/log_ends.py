@@ -17,8 +17,6 @@ GROWTH_BYTES_MAX: Final = 16 * 1024**3
 
 
 class LogEnd(NamedTuple):
-    """How far the log of one broker is."""
-
     epoch: int
     max_offset: int
     #: The broker serves as master.
@@ -89,8 +87,6 @@ NO_LOG_ENDS: Final = LogEnds()
 
 
 class LogEndQuery(NamedTuple):
-    """The brokers to query for an election."""
-
     broker_name: str
     #: The living of the set, by broker id, at the addresses that are stored.
     addresses: Mapping[int, str]

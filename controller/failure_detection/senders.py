@@ -46,8 +46,6 @@ class _Tries(NamedTuple):
 
 
 class _Reached(NamedTuple):
-    """Where a broker has answered."""
-
     address: str
     #: Its host has no number if that is unknown.
     host: BrokerHost
@@ -56,8 +54,6 @@ class _Reached(NamedTuple):
 
 
 class Reachability:
-    """Broker -> the address where it was reached."""
-
     def __init__(self) -> None:
         self._reached: dict[BrokerKey, _Reached] = {}
         self._tries: dict[BrokerKey, _Tries] = {}

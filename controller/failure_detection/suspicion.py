@@ -31,8 +31,6 @@ class SuspicionReason(Enum):
 
 
 class ProbeOutcome(Enum):
-    """The result of a probe."""
-
     ANSWERED = "answered"
     #: Nothing listens at its port: its process has ended.
     REFUSED = "refused"
@@ -67,8 +65,6 @@ class Probe(NamedTuple):
 
 
 class BrokerFailure(NamedTuple):
-    """A broker has failed."""
-
     key: BrokerKey
     why: SuspicionReason
     #: The result of the last probe.

@@ -34,8 +34,6 @@ _NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
 
 
 class LatestFile(msgspec.Struct, frozen=True):
-    """What is read of a file."""
-
     job: str
     name: str
     question: str
@@ -61,8 +59,6 @@ class LatestFile(msgspec.Struct, frozen=True):
 
 
 class RowFilter(NamedTuple):
-    """Which rows are wanted."""
-
     #: Rows of other clusters are left out; those about more than one have none. Blank for all.
     cluster: str
     #: Times as rows have them; rows that are before or after altogether are left out. Blank for no limit.
@@ -71,8 +67,6 @@ class RowFilter(NamedTuple):
 
 
 class FoundRows(NamedTuple):
-    """A result, and the rows of it that are wanted."""
-
     latest: LatestFile
     rows: Sequence[msgspec.Raw]
 

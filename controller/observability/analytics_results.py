@@ -36,8 +36,6 @@ class AnalysisResult(msgspec.Struct):
 
 
 class Sample(NamedTuple):
-    """One number."""
-
     family: MetricFamily
     labels: Labels
     value: float
@@ -167,8 +165,6 @@ _decode: Final = msgspec.json.Decoder(AnalysisResult).decode
 
 
 class ResultsReader:
-    """The newest results in one folder."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _PLACE
         #: File -> when it was written, how long it was and which one as it was read, and its content.

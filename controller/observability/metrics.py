@@ -24,8 +24,6 @@ _SETS_AT_ONCE: Final = 50
 
 
 class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
-    """Everything that is read."""
-
     telemetry: Telemetry
     control: BrokerRequests
     clock: Clock
@@ -36,8 +34,6 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
 
 
 class ControllerMetrics(ServerMetrics[ControllerConfig]):
-    """Reads all families of the catalogue."""
-
     def __init__(self, sources: ControllerMetricSources) -> None:
         super().__init__(CONTROLLER, catalogue.SERVER, sources)
         self._sources = sources

@@ -39,16 +39,12 @@ _PERM_WRITE: Final = 2
 
 
 class ProbeTarget(NamedTuple):
-    """A set that is probed."""
-
     cluster: str
     #: Of broker id 0, which may be a role address; None while the route has no master.
     address: str | None
 
 
 class ProbeTargets:
-    """The sets that have the topic."""
-
     def __init__(
         self, admin: AdminClient, topic: str, name_servers: Callable[[], tuple[str, ...]], now_ms: Callable[[], int]
     ) -> None:
@@ -91,8 +87,6 @@ class ProbeTargets:
 
 
 class AcknowledgedSends:
-    """The sends to one set, one after another."""
-
     def __init__(self) -> None:
         #: None: there is nothing to measure from.
         self._last_ms: int | None = None
@@ -135,8 +129,6 @@ _SLACK_MS: Final = 600
 
 
 class RoleProbe:
-    """Probes all sets that have the topic."""
-
     def __init__(
         self,
         group: Group,

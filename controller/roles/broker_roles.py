@@ -97,40 +97,39 @@ def _is_down(check: _LastCheck, now_ms: int) -> bool:
 HOLD_MS_MAX: Final = 10_000
 
 
+class _Hold(NamedTuple):
+    since_ms: int
+    until_ms: int
+
+
 class RoleHolds:
     """Sets that a switchover holds, so that nobody is sent to any of their brokers, and until when; monotonic ms."""
 
     def __init__(self, clock: Clock, report: Callable[[str, int], None]) -> None:
         """`report` takes each set that is not held any more, once that is noticed, and for how many ms it was."""
         self._clock, self._report = clock, report
-        self._until_ms: dict[str, int] = {}
-        self._since_ms: dict[str, int] = {}
+        self._held: dict[str, _Hold] = {}
 
     def hold(self, broker_name: str, until_ms: int) -> int:
         """Hold a set until then, HOLD_MS_MAX from now at most; returns until when."""
         now_ms = self._clock.now_ms()
         until_ms = min(until_ms, now_ms + HOLD_MS_MAX)
-        self._until_ms[broker_name] = until_ms
-        self._since_ms.setdefault(broker_name, now_ms)
+        before = self._held.get(broker_name)
+        self._held[broker_name] = _Hold(now_ms if before is None else before.since_ms, until_ms)
         return until_ms
 
     def release(self, broker_name: str) -> None:
-        until_ms = self._until_ms.pop(broker_name, None)
-        if until_ms is not None:
+        if (held := self._held.pop(broker_name, None)) is not None:
             # It may have ended by itself before.
-            held_ms = min(until_ms, self._clock.now_ms()) - self._since_ms.pop(broker_name)
-            self._report(broker_name, held_ms)
+            self._report(broker_name, min(held.until_ms, self._clock.now_ms()) - held.since_ms)
 
     def clear(self) -> None:
-        for broker_name in list(self._until_ms):
+        for broker_name in list(self._held):
             self.release(broker_name)
 
     def held_until_ms(self, broker_name: str, now_ms: int) -> int | None:
-        until_ms = self._until_ms.get(broker_name)
-        return until_ms if until_ms is not None and now_ms < until_ms else None
-
-    def is_held(self, broker_name: str, now_ms: int) -> bool:
-        return self.held_until_ms(broker_name, now_ms) is not None
+        held = self._held.get(broker_name)
+        return held.until_ms if held is not None and now_ms < held.until_ms else None
 
 
 #: How soon a broker that is not master yet is queried again: after a tenth of the time that it has taken so far, within
@@ -213,8 +212,6 @@ def again_ms(after_ms: int) -> int:
 
 
 class SetRoles(NamedTuple):
-    """The roles in one set."""
-
     broker_set: BrokerSet
     #: Its master has changed to master and has not failed since, and this controller knows it.
     is_confirmed: bool
@@ -247,7 +244,7 @@ class BrokerRoles:
         facts = RoleFacts(
             broker_set=broker_set,
             leads=control.group.is_leader,
-            is_held=self.holds.is_held(name, now_ms),
+            is_held=self.holds.held_until_ms(name, now_ms) is not None,
             judges=detector.judges(now_ms),
             is_behind=broker_set is not None and control.is_behind(broker_set),
             has_failed=detector.failed_broker(key) is not None,

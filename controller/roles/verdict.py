@@ -30,8 +30,6 @@ DOWN = frozenset({RoleVerdict.FAILED, RoleVerdict.SUPERSEDED, RoleVerdict.HELD})
 
 
 class RoleAnswer(NamedTuple):
-    """The verdict on a broker, and why."""
-
     verdict: RoleVerdict
     #: Of the stored set; 0 if this controller does not answer for it.
     master_epoch: int

@@ -264,8 +264,7 @@ def aborted(restart: RollingRestart, reason: str, unix_ms: int) -> RollingRestar
     return replace(restart.entered(RestartPhase.ABORTED, why, unix_ms), problem=why)
 
 
-def encode_restart(restart: RollingRestart) -> bytes:
-    return msgspec.json.encode(restart)
+encode_restart: Final = msgspec.json.Encoder().encode
 
 
 class _RestartFormat(msgspec.Struct):

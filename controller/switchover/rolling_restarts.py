@@ -62,8 +62,6 @@ class RestartRefused(Exception):
 
 
 class RestartNotFound(Exception):
-    """The set has no rolling restart."""
-
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"{broker_name} has no rolling restart")
 

@@ -24,8 +24,6 @@ VERIFY_MS_MAX: Final = 10_000
 
 
 class SwitchoverNeeds(NamedTuple):
-    """What decides whether a switchover may begin."""
-
     broker_set: BrokerSet
     #: The living that are not suspect, by broker id.
     trusted: Mapping[int, LastHeartbeat]
@@ -37,8 +35,6 @@ class SwitchoverNeeds(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The next master, or why there is none."""
-
     broker_id: int | None
     problem: str = ""
 

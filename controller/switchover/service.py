@@ -131,8 +131,9 @@ class SwitchoverRun:
         if last is not None and old is not None and last.max_offset > old.max_offset:
             return f"its heartbeat says that its log ends at {last.max_offset}, that of the old master {old.max_offset}"
         epoch = switchover.new_epoch
-        is_confirmed = epoch is not None and control.elections.has_confirmed(key.broker_name, epoch, key.broker_id)
-        return "it has confirmed its role" if is_confirmed else ""
+        election = None if epoch is None else control.elections.beginning(key.broker_name, epoch)
+        notified = None if election is None else election.notified.get(key.broker_id)
+        return "it has confirmed its role" if notified is not None and notified.result == "ok" else ""
 
     @property
     def _leads(self) -> bool:
@@ -166,8 +167,6 @@ RUNNING_MAX: Final = 50
 
 
 class SetNotFound(Exception):
-    """There is no broker set of that name."""
-
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"there is no broker set {broker_name}")
 
@@ -177,8 +176,6 @@ class SwitchoverRefused(Exception):
 
 
 class Switchovers:
-    """Starts switchovers and keeps the last ones."""
-
     def __init__(
         self,
         control: BrokerRequests,

@@ -131,13 +131,8 @@ class ReplicaInfoCache:
         """Return the answer about a set as it is stored now; valid until `discard` or `clear`."""
         ready = self._ready.get(broker_set.broker_name)
         if ready is None:
-            header = MasterHeader(
-                master_broker_id=broker_set.master,
-                master_address=broker_set.master_address,
-                master_epoch=broker_set.master_epoch,
-            )
             body = encoded_sync_state_set(broker_set)
-            ready = PreparedResponse(body, self._tally, encode_fields(header))
+            ready = PreparedResponse(body, self._tally, encode_fields(_with_master(MasterHeader(), broker_set)))
             self._ready[broker_set.broker_name] = ready
         return ready
 
@@ -149,6 +144,16 @@ class ReplicaInfoCache:
         for ready in self._ready.values():
             ready.invalidate()
         self._ready.clear()
+
+
+def _with_master(header: MasterHeader, broker_set: BrokerSet, sync_state_set_epoch: int | None = None) -> MasterHeader:
+    return msgspec.structs.replace(
+        header,
+        master_broker_id=broker_set.master,
+        master_address=broker_set.master_address,
+        master_epoch=broker_set.master_epoch,
+        sync_state_set_epoch=sync_state_set_epoch,
+    )
 
 
 def encoded_sync_state_set(broker_set: BrokerSet) -> bytes:
@@ -194,8 +199,6 @@ BROKER_CODES = frozenset(
 
 
 class Handlers:
-    """Answers every request of a controller."""
-
     def __init__(
         self,
         control: BrokerRequests,
@@ -410,13 +413,7 @@ class Handlers:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
         if master is not None and self._control.may_live(BrokerKey(registrant.broker_name, master)):
-            answer = msgspec.structs.replace(
-                answer,
-                master_broker_id=master,
-                master_address=broker_set.master_address,
-                master_epoch=broker_set.master_epoch,
-                sync_state_set_epoch=broker_set.sync_state_set_epoch,
-            )
+            answer = _with_master(answer, broker_set, sync_state_set_epoch=broker_set.sync_state_set_epoch)
         # A broker reads the body whatever the header contains.
         return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
@@ -469,12 +466,7 @@ class Handlers:
 
 def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingCommand:
     broker_set = elected.broker_set
-    header = shapes.MasterHeader(
-        master_broker_id=broker_set.master,
-        master_address=broker_set.master_address,
-        master_epoch=broker_set.master_epoch,
-        sync_state_set_epoch=broker_set.sync_state_set_epoch,
-    )
+    header = _with_master(MasterHeader(), broker_set, sync_state_set_epoch=broker_set.sync_state_set_epoch)
     members = sorted(broker_set.sync_state_set)
     if elected.result is ElectionResult.KEPT:
         body = shapes.ElectMasterBody(sync_state_set=members)

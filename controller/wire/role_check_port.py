@@ -14,7 +14,7 @@ import errno
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Literal
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.roles.events import ROLE_CHECKS, RoleChecked
@@ -34,18 +34,14 @@ FOLLOWS: Final = b"down #this controller does not lead\n"
 INVALID: Final = b"#unknown the line must be BROKERNAME/BROKERID, or leader\n"
 
 
-class LeaderQuery(NamedTuple):
-    """Asks whether this controller leads."""
-
-
-def decode_check(line: bytes) -> BrokerKey | LeaderQuery | None:
+def decode_check(line: bytes) -> BrokerKey | Literal["leader"] | None:
     """Return what a line without its end asks for; None if it is invalid."""
     try:
         text = line.strip().decode()
     except UnicodeDecodeError:
         return None
     if text == _LEADER:
-        return LeaderQuery()
+        return _LEADER
     broker_name, _, digits = text.rpartition("/")
     if not broker_name or not (digits.isascii() and digits.isdigit()) or len(digits) > _ID_DIGITS_MAX:
         return None

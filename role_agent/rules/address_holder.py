@@ -110,8 +110,6 @@ def lifetime_s(until_ms: int, now_ms: int) -> int:
 
 
 class Phase(StrEnum):
-    """Where an agent is."""
-
     STANDBY = "standby"
     #: Its broker is the master; it waits until no other host can have the address.
     CLAIMING = "claiming"

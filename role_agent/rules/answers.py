@@ -31,8 +31,6 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleLine:
-    """The answer of one controller to one query."""
-
     role: Role
     #: Master epoch; None if the line has none, and then `role` is UNKNOWN.
     epoch: int | None
@@ -54,8 +52,6 @@ class PeerVerb(StrEnum):
 
 
 class PeerReply(StrEnum):
-    """What an agent replies."""
-
     RELEASED = "released"
     GRANTED = "granted"
     REFUSED = "refused"
@@ -79,8 +75,6 @@ class PeerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerAnswer:
-    """What an agent answers to another one of its set."""
-
     reply: PeerReply
     #: The highest master epoch that the answering agent knows.
     epoch: int

@@ -120,8 +120,6 @@ class System(NamedTuple):
 
 
 class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where etcd is, and who calls it."""
-
     #: `host:port`, or an URL as etcd names it. With `https://`, or with any of the files, TLS is used for all.
     endpoints: tuple[str, ...]
     #: Controllers of one group share their sets and one leader.

@@ -46,8 +46,6 @@ LEAVE_MS: Final = 400
 
 
 class IdTaken(StoreError):
-    """Another controller has this id."""
-
     def __init__(self, me: ControllerMember, address: str) -> None:
         self.me, self.address = me, address
         super().__init__(
@@ -57,8 +55,6 @@ class IdTaken(StoreError):
 
 
 class Membership:
-    """One controller's key and the lease it is bound to."""
-
     def __init__(self, client: EtcdClient, keys: Keys, threads: CallThreads, me: ControllerMember) -> None:
         self._client, self._keys, self._threads, self._me = client, keys, threads, me
         self._lease_id = 0
@@ -110,8 +106,6 @@ News = KeySnapshot | list[Change]
 
 
 class DeposedBy(Deposed):
-    """The store text so; it also text who leads instead."""
-
     def __init__(self, leader_key: LeaderKeyState) -> None:
         self.leader_key = leader_key
         holder = leader_key.holder
@@ -132,8 +126,6 @@ class Write(NamedTuple):
 
 
 class EtcdStore:
-    """The entries and documents of one group of controllers."""
-
     def __init__(
         self,
         options: EtcdOptions,

@@ -73,8 +73,6 @@ _AGAIN_S: Final = 0.1
 
 
 class LeaderElection:
-    """One controller's part in finding out who leads."""
-
     def __init__(
         self, client: EtcdClient, keys: Keys, threads: CallThreads, clock: Clock, went_back: Callable[[], None]
     ) -> None:

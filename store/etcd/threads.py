@@ -19,8 +19,6 @@ Result = TypeVar("Result")
 
 
 class CallThreads:
-    """A few threads for calls."""
-
     def __init__(self, number: int, clock: Clock, emit: Emit) -> None:
         self._pool = ThreadPoolExecutor(max_workers=number, thread_name_prefix="etcd-call")
         self._clock, self._emit = clock, emit

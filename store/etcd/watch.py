@@ -128,7 +128,7 @@ class Watch:
 
     def _sweep(self) -> None:
         kvs, revision = calls.read_all(self._client, self._keys.watched, self._clock.now_ms)
-        changes = [self._change(self._written, kv) for kv in kvs]
+        changes = [self._change(kv) for kv in kvs]
         holder = next((each.holder for each in changes if isinstance(each, LeaderKeyState)), None)
         self._on_news(
             KeySnapshot(
@@ -148,32 +148,22 @@ class Watch:
             self._next_revision = answer.header.revision + 1  # nothing has happened until then
 
     def _changes(self, events: Iterable[Any]) -> Iterable[Change]:
-        for event in events:
-            change = self._change(self._written if event.type == event.PUT else self._removed, event.kv)
-            if change is not None:
-                yield change
+        changes = (self._change(event.kv, is_there=event.type == event.PUT) for event in events)
+        return (change for change in changes if change is not None)
 
-    def _change(self, read: Callable[[Any], Change | None], kv: Any) -> Change | None:
-        # What cannot be read keeps nothing else from its readers; a leader reports it when it loads.
-        with suppress(StoreError):
-            return read(kv)
-        return None
-
-    def _written(self, kv: Any) -> Change | None:
-        if kv.key == self._keys.leader:
-            return LeaderKeyState(holder_of(kv), kv.mod_revision)
-        if kv.key.startswith(self._keys.members):
-            member_id = self._keys.member_id(kv.key)
-            return MemberChanged(member_id, ControllerMember(id=member_id, address=address_of(kv)))
-        if kv.key.startswith(self._keys.sets):
-            return EntryChanged(self._keys.broker_name(kv.key), versioned_entry_of(kv))
-        return None
-
-    def _removed(self, kv: Any) -> Change | None:
-        if kv.key == self._keys.leader:
-            return LeaderKeyState(None, kv.mod_revision)
-        if kv.key.startswith(self._keys.members):
-            return MemberChanged(self._keys.member_id(kv.key), None)
-        if kv.key.startswith(self._keys.sets):
-            return EntryChanged(self._keys.broker_name(kv.key), VersionedEntry(StoredSet(), kv.mod_revision))
+    def _change(self, kv: Any, *, is_there: bool = True) -> Change | None:
+        """Return what has become of a key; None if that cannot be read, which a leader reports when it loads."""
+        keys = self._keys
+        try:
+            if kv.key == keys.leader:
+                return LeaderKeyState(holder_of(kv) if is_there else None, kv.mod_revision)
+            if kv.key.startswith(keys.members):
+                member_id = keys.member_id(kv.key)
+                member = ControllerMember(id=member_id, address=address_of(kv)) if is_there else None
+                return MemberChanged(member_id, member)
+            if kv.key.startswith(keys.sets):
+                versioned = versioned_entry_of(kv) if is_there else VersionedEntry(StoredSet(), kv.mod_revision)
+                return EntryChanged(keys.broker_name(kv.key), versioned)
+        except StoreError:
+            pass
         return None

@@ -155,7 +155,7 @@ class InProcessController(SimulatedBrokers):
         self.replica_infos = ReplicaInfoCache()
         self.role_changes = RoleChanges(self.clock)
         self.store = SetStore(self.backend, self.replica_infos, self.role_changes)
-        self.group = Group("g", ME, self.clock, self.store, self)
+        self.group = Group("g", ME, self.clock, self.store)
         self.elections = ElectionLog(ME.address)
         self.stored_elections = StoredElections(self.elections, self.group, self.backend, self.clock)
         #: Changes whose masters are known to serve.
@@ -200,12 +200,6 @@ class InProcessController(SimulatedBrokers):
                 ),
             )
         )
-
-    def elected(self):
-        """Begin to lead: `__aenter__` loads what is stored."""
-
-    def deposed(self):
-        """Leave all as it is: tests do what follows."""
 
     def restart(self):
         """Let the controller know nothing but what is stored."""
