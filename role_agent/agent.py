@@ -8,7 +8,7 @@ from typing import Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
-from role_agent import events
+from role_agent.events import AgentEvent
 from role_agent.log import AgentLog
 from role_agent.network.host import HostNetwork
 from role_agent.network.kernel import ENDLESS_S, Session
@@ -47,10 +47,7 @@ class NoAnswer(Exception):
 async def exchange(
     address: HostPort, line: str, timeout_s: float, *, source: str | None = None, bytes_max: int = LINE_BYTES_MAX
 ) -> str:
-    """Send a line and return the line that answers it, without its end; raises NoAnswer after `timeout_s`.
-
-    With `source` the connection leaves from that address of this host.
-    """
+    """Send a line, from `source` if that is given, and return the answer without its end; raises NoAnswer."""
     local = (source, 0) if source else None
     try:
         async with asyncio.timeout(timeout_s):
@@ -103,7 +100,7 @@ class Observed:
         self._definite_ms = now_ms
         if self._is_silent:
             self._is_silent = False
-            self._log.write(events.CONTROLLERS_ANSWER, controller=controller, answer=line.text)
+            self._log.write(AgentEvent.CONTROLLERS_ANSWER, controller=controller, answer=line.text)
 
     def controller_failed(self, controller: str, error: str, now_ms: int) -> None:
         self._controllers[controller] = (f"no answer: {error}", False, now_ms)
@@ -112,7 +109,7 @@ class Observed:
         self._peers[peer] = (now_ms, "")
         if peer in self._silent_peers:
             self._silent_peers.discard(peer)
-            self._log.write(events.PEER_ANSWERS, peer=peer)
+            self._log.write(AgentEvent.PEER_ANSWERS, peer=peer)
         self._compare(peer, "lease", lease_ms, differs=lease_ms != self._settings.lease_ms)
 
     def peer_failed(self, peer: str, error: str, now_ms: int) -> None:
@@ -121,7 +118,7 @@ class Observed:
         self._peers[peer] = (answered_ms, error)
         if now_ms - answered_ms >= self._settings.lease_ms and peer not in self._silent_peers:
             self._silent_peers.add(peer)
-            self._log.write_about(peer, events.PEER_SILENT, {"peer": peer, "error": error})
+            self._log.write_about(peer, AgentEvent.PEER_SILENT, {"peer": peer, "error": error})
 
     def peer_reported(self, peer: str, lease_ms: int, broker_id: int) -> None:
         own = self._settings
@@ -136,7 +133,7 @@ class Observed:
         if not self._is_silent and now_ms - self._definite_ms >= self._settings.lease_ms:
             self._is_silent = True
             answers = {controller: text for controller, (text, _, _) in self._controllers.items()}
-            self._log.write(events.CONTROLLERS_SILENT, answers=answers)
+            self._log.write(AgentEvent.CONTROLLERS_SILENT, answers=answers)
 
     def status(self, now_ms: int) -> dict[str, object]:
         return {
@@ -154,7 +151,7 @@ class Observed:
     def _compare(self, peer: str, name: str, theirs: object, *, differs: bool) -> None:
         if differs:
             keys: dict[str, object] = {"peer": peer, "property": name, "theirs": theirs}
-            self._log.write_about(f"{peer} {name}", events.PEER_DIFFERS, keys)
+            self._log.write_about(f"{peer} {name}", AgentEvent.PEER_DIFFERS, keys)
 
 
 #: Between two renewals of an address: the kernel reports each to whoever watches addresses.
@@ -194,19 +191,19 @@ class HostActions:
             self._host.add(lifetime_s(effect.until_ms, now_ms))
             self._host.announce()
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=effect.epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_TAKEN, epoch=effect.epoch, error=str(error))
             return False
         self._renewed_ms = now_ms
         self._announce_at_ms = [now_ms + each for each in _ANNOUNCEMENTS_MS]
         if effect.without:
             self._log.write(
-                events.ADDRESS_TAKEN_WITHOUT_RELEASE,
+                AgentEvent.ADDRESS_TAKEN_WITHOUT_RELEASE,
                 epoch=effect.epoch,
                 without=sorted(effect.without),
                 claimed_for_ms=claimed_for_ms,
             )
         else:
-            self._log.write(events.ADDRESS_TAKEN, epoch=effect.epoch, claimed_for_ms=claimed_for_ms)
+            self._log.write(AgentEvent.ADDRESS_TAKEN, epoch=effect.epoch, claimed_for_ms=claimed_for_ms)
         return True
 
     def renew(self, epoch: int, until_ms: int) -> None:
@@ -219,7 +216,7 @@ class HostActions:
         try:
             self._host.add(seconds)
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
             return
         self._renewed_ms = now_ms
         if not self._announce_at_ms:
@@ -231,9 +228,9 @@ class HostActions:
         try:
             self._host.remove()
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_RELEASED, epoch=effect.epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_RELEASED, epoch=effect.epoch, error=str(error))
             return False
-        self._log.write(events.ADDRESS_RELEASED, epoch=effect.epoch, cause=effect.cause)
+        self._log.write(AgentEvent.ADDRESS_RELEASED, epoch=effect.epoch, cause=effect.cause)
         return True
 
     def end_sessions(self, effect: EndSessions) -> list[Session]:
@@ -248,12 +245,12 @@ class HostActions:
             ha_connections = self._host.close_ha_connections()
             self._closed = self._host.close_sessions()
         except OSError as error:
-            self._log.write(events.SESSIONS_NOT_ENDED, epoch=effect.epoch, error=str(error))
+            self._log.write(AgentEvent.SESSIONS_NOT_ENDED, epoch=effect.epoch, error=str(error))
             return []
         self._notify_at_ms = [now_ms + each for each in _NOTICES_MS]
         if self._closed or ha_connections:
             ended = {"sessions": len(self._closed), "ha_connections": ha_connections}
-            self._log.write(events.SESSIONS_ENDED, epoch=effect.epoch, **ended)
+            self._log.write(AgentEvent.SESSIONS_ENDED, epoch=effect.epoch, **ended)
         return self._closed
 
     def notify_clients(self) -> None:
@@ -281,7 +278,7 @@ class HostActions:
         try:
             self._host.announce()
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_ANNOUNCED, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_ANNOUNCED, error=str(error))
         if not self._announce_at_ms:
             self._announce_at_ms.append(now_ms + _ANNOUNCEMENT_GAP_MS)
 
@@ -289,7 +286,7 @@ class HostActions:
         try:
             self._host.notify_clients(self._closed)
         except OSError as error:
-            self._log.write(events.CLIENTS_NOT_NOTIFIED, error=str(error))
+            self._log.write(AgentEvent.CLIENTS_NOT_NOTIFIED, error=str(error))
         if not self._notify_at_ms:
             self._closed = []
 
@@ -339,13 +336,13 @@ class RoleAgent:
         self._observed.controller_answered(str(controller), line, now_ms)
         if line.role is Role.UP and line.epoch is not None and line.epoch < self._holder.epoch:
             keys: dict[str, object] = {"controller": str(controller), "answer": line.text, "epoch": self._holder.epoch}
-            self._log.write_about(str(controller), events.LOWER_EPOCH_IGNORED, keys)
+            self._log.write_about(str(controller), AgentEvent.LOWER_EPOCH_IGNORED, keys)
         was = self._holder.phase
         effects = self._holder.controller_answered(line, sent_ms, now_ms)
         if self._holder.phase is Phase.CLAIMING and was is not Phase.CLAIMING:
             self._claimed_ms = now_ms
             self._actions.allow_slaves()
-            self._log.write(events.ADDRESS_CLAIMED, epoch=self._holder.epoch)
+            self._log.write(AgentEvent.ADDRESS_CLAIMED, epoch=self._holder.epoch)
         self._perform(effects)
 
     def controller_failed(self, controller: HostPort, error: str) -> None:
@@ -429,9 +426,9 @@ class RoleAgent:
             is_free = owner is None
             if owner is not None:
                 address, mac = owner
-                self._log.write(events.ADDRESS_IN_USE, epoch=epoch, address=str(address.ip), owner=mac)
+                self._log.write(AgentEvent.ADDRESS_IN_USE, epoch=epoch, address=str(address.ip), owner=mac)
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
         finally:
             self._perform(self._holder.probe_ended(epoch, is_free=is_free, now_ms=self._clock.now_ms()))
 

@@ -32,7 +32,7 @@ class AgentLog:
 
     def write_about(self, subject: str, event: AgentEvent, keys: dict[str, object]) -> None:
         """Write an event as `write` does, with a count of its own for each subject."""
-        about = (event.name, subject)
+        about = (event.key, subject)
         if event.level != "info" and not self._passes(about):
             return
         if suppressed := self._suppressed.pop(about, 0):
@@ -41,7 +41,7 @@ class AgentLog:
         line = {
             "timestamp": at.replace("+00:00", "Z"),
             "level": event.level,
-            "event": event.name,
+            "event": event.key,
             **self._bound,
             **keys,
         }

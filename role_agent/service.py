@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import BootClock
-from role_agent import events
 from role_agent.agent import NoAnswer, RoleAgent, exchange
+from role_agent.events import AgentEvent
 from role_agent.log import AgentLog
 from role_agent.network.host import HostNetwork
 from role_agent.network.kernel import can_close
@@ -113,7 +113,7 @@ class PeerListener:
         return answer.line() if answer else None
 
     def _refuse(self, source: str, error: str) -> None:
-        self._log.write_about(source, events.REQUEST_REFUSED, {"peer": source, "error": error})
+        self._log.write_about(source, AgentEvent.REQUEST_REFUSED, {"peer": source, "error": error})
 
 
 #: A controller answers within a millisecond; a lost packet is not worth waiting for.
@@ -152,7 +152,7 @@ async def serve(settings: AgentSettings) -> None:
     _check_kernel(settings, host, log)
 
     def report(task: str, error: BaseException) -> None:
-        log.write_about(task, events.TASK_FAILED, {"task": task, "error": repr(error)})
+        log.write_about(task, AgentEvent.TASK_FAILED, {"task": task, "error": repr(error)})
 
     async with BackgroundTasks(report) as tasks:
         relay = SynRelay(SynSockets(settings.interface, [each.ip for each in settings.addresses]), clock, log)
@@ -163,7 +163,7 @@ async def serve(settings: AgentSettings) -> None:
         except OSError as error:
             raise CannotStart(f"listen = {settings.listen}: {error.strerror}") from None
         log.write(
-            events.AGENT_STARTED,
+            AgentEvent.AGENT_STARTED,
             addresses=[str(each) for each in settings.addresses],
             interface=settings.interface,
             controllers=[str(each) for each in settings.controllers],
@@ -184,7 +184,7 @@ async def serve(settings: AgentSettings) -> None:
         for task in running:
             task.cancel()
         agent.stop()
-    log.write(events.AGENT_STOPPED)
+    log.write(AgentEvent.AGENT_STOPPED)
 
 
 def _check_kernel(settings: AgentSettings, host: HostNetwork, log: AgentLog) -> None:
@@ -195,7 +195,7 @@ def _check_kernel(settings: AgentSettings, host: HostNetwork, log: AgentLog) -> 
         raise CannotStart(f"interface {settings.interface}: {reason}; `ip link` lists the interfaces") from None
     try:
         if not can_close():
-            log.write(events.SESSIONS_CANNOT_BE_CLOSED)
+            log.write(AgentEvent.SESSIONS_CANNOT_BE_CLOSED)
     except OSError as error:
         raise CannotStart(
             f"the kernel refuses to close connections: {error.strerror}; the agent needs CAP_NET_ADMIN and CAP_NET_RAW"

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from remoting.clock import Clock
-from role_agent import events
+from role_agent.events import AgentEvent
 from role_agent.log import AgentLog
 from role_agent.network.frames import ETHERTYPE_IPV6, Ip
 from role_agent.network.kernel import Session
@@ -80,10 +80,7 @@ class SynSockets:
         self._open: list[socket.socket] = []
 
     def read(self, packets_max: int) -> list[bytes]:
-        """Return packets that have arrived, from their IP header on; the first call opens the sockets.
-
-        After an error the next call opens them anew: the interface may have been made anew.
-        """
+        """Return packets that arrived, from their IP header on; at first, and after an error, it opens the sockets."""
         try:
             if not self._open:
                 self._open = [self._listener(ethertype, program) for ethertype, program in self._filters]
@@ -95,10 +92,7 @@ class SynSockets:
             raise
 
     def send(self, packets: Iterable[bytes]) -> int:
-        """Send packets with the addresses that they have, and return how many the kernel took.
-
-        One that it refuses is left out; if it takes none, its last refusal is raised.
-        """
+        """Send packets with the addresses that they have; returns how many the kernel took, raises if it took none."""
         taken = 0
         refusal: OSError | None = None
         senders: dict[int, socket.socket] = {}
@@ -207,7 +201,7 @@ class SynRelay:
         finally:
             self._is_passing = False
         if passed:
-            self._log.write(events.CONNECTIONS_PASSED_ON, epoch=epoch, connections=passed)
+            self._log.write(AgentEvent.CONNECTIONS_PASSED_ON, epoch=epoch, connections=passed)
 
     def stop(self) -> None:
         """Pass on nothing more: a task that does so ends within its pause.
@@ -223,7 +217,7 @@ class SynRelay:
         try:
             packets = self._sockets.read(packets_max)
         except OSError as error:
-            self._log.write(events.CONNECTIONS_NOT_PASSED_ON, error=str(error))
+            self._log.write(AgentEvent.CONNECTIONS_NOT_PASSED_ON, error=str(error))
             return
         for packet in packets:
             if connection := connection_of(packet):
@@ -234,5 +228,5 @@ class SynRelay:
         try:
             return self._sockets.send(packets)
         except OSError as error:
-            self._log.write(events.CONNECTIONS_NOT_PASSED_ON, error=str(error))
+            self._log.write(AgentEvent.CONNECTIONS_NOT_PASSED_ON, error=str(error))
             return 0

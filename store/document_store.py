@@ -48,10 +48,7 @@ class DocumentStore:
         self._locks: WeakValueDictionary[tuple[DocumentKind, str], asyncio.Lock] = WeakValueDictionary()
 
     async def load(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Know everything that is stored now; before it nothing is. Raises StoreError.
-
-        Nothing is changed if it `is_wanted` no more by then.
-        """
+        """Know everything that is stored now, unless it `is_wanted` no more by then; raises StoreError."""
         documents = {kind: dict(await self._backend.load_documents(kind)) for kind in self._documents}
         if is_wanted():
             self._documents = documents

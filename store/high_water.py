@@ -99,10 +99,7 @@ class FileWatch:
         self._unseen_from_ms: int | None = None
 
     def missing(self, now_ms: int) -> Path | None:
-        """Return the first path at which there is nothing, or another file; None if all is as it was. Blocks.
-
-        Raises Unseen where the system cannot check.
-        """
+        """Return the first path with another file or none, None if all is as it was; raises Unseen. Blocks."""
         for path, identity in self._seen.items():
             try:
                 found = _identity(path)

@@ -145,10 +145,7 @@ class StoreBackend(Protocol):
         """
 
     async def size_bytes(self) -> int | None:
-        """Return how large the database of etcd is; None of a store that has a file of its own.
-
-        Answered beside everything else: whether it fails or hangs, no other call is worse off.
-        """
+        """Return the size of etcd's database, None of a file; whether it hangs, no other call is worse off."""
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -192,10 +189,7 @@ class SetStore:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def load(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Know everything that is stored now; before it nothing is.
-
-        Nothing is changed if it `is_wanted` no more by then: what was reported meanwhile may be newer.
-        """
+        """Know everything that is stored now, unless it `is_wanted` no more: what came meanwhile may be newer."""
         versioned = dict(await self._backend.load())
         if is_wanted():
             self._entries = versioned

@@ -63,10 +63,7 @@ def failover(
     query_confirmed_on: Callable[[str], Awaitable[int | None]],
     record_heartbeat: HeartbeatRecorder | None,
 ) -> BrokerRequests:
-    """Build the request handlers on top of failure detection and elections.
-
-    `query_confirmed_on` returns on how many replicas the broker at an address confirms a message.
-    """
+    """`query_confirmed_on` returns on how many replicas the broker at an address confirms a message."""
     writer = SetWriter(state)
     confirmations = Confirmations(state.live, state.clock, state.start, query_confirmed_on)
     elections = ElectionRunner(state, writer, log, confirmations, query_log_ends)
@@ -94,10 +91,7 @@ class ControllerCore:
         stop: asyncio.Event,
         record_heartbeat: HeartbeatRecorder | None = None,
     ) -> None:
-        """`role_changes` are what `store` reports of masters; `stop` is set once this controller is to end.
-
-        `record_heartbeat` records the heartbeats of members.
-        """
+        """`role_changes` are what `store` reports of masters; `stop` is set once this controller is to end."""
         self._clock, self._tasks, self._backend, self._stop, self._emit = clock, tasks, backend, stop, emit
         self.store, self.live = store, HeartbeatTable()
         self.group = Group(settings.config.controller_group, me, clock, store, self._elected, self._deposed)
@@ -223,10 +217,7 @@ class ControllerCore:
             self._emit(LeadershipGained(group=self.group.name, duration_ms=lasted_ms, broker_sets=sets))
 
     async def _load(self, term: int) -> bool:
-        """Know all that is stored; false if this controller ceased to lead before.
-
-        Who cannot load lets another controller try, and tries again when it is its turn.
-        """
+        """Know all that is stored; false if this controller leads no longer. Who cannot load lets others try."""
         tries = 0
         while self.group.leads_in(term) and not self._stop.is_set():
             try:

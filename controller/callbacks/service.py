@@ -83,10 +83,7 @@ class RoleCallbacks:
         return self._group.is_leader and self._term == self._group.term
 
     def redeliver(self, prefix: str) -> int:
-        """Call all sets whose names begin so once more with their present masters; returns how many those are.
-
-        To be called on a controller that `is_ready`.
-        """
+        """Call the sets whose names begin so once more; returns how many. Only on a controller that `is_ready`."""
         found = [
             each
             for each in self._sets.sets()

@@ -54,10 +54,7 @@ LINES_PERIOD_MS: Final = 60_000
 
 
 class FailureReports:
-    """Reports each reason once, until the set for which it was reported is well or fails for another one.
-
-    So an outage of the server, which fails all sets for one reason, is one line, and another reason is a line again.
-    """
+    """Reports a reason once, until its set is well or fails for another one: an outage is one line."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit

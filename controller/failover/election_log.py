@@ -391,10 +391,7 @@ def _is_without_effect(held: HeldElection, reports: Sequence[CandidateReport]) -
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
-    """Return whether two elections left all as it was and ended alike, whoever requested them.
-
-    An operator's choice counts.
-    """
+    """Return whether two elections left all as it was and ended alike; an operator's choice counts."""
 
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)

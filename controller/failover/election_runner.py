@@ -450,10 +450,7 @@ class ElectionRunner:
             self._perform(self._notification(broker_set, 0, self._clock.now_ms(), {broker_id}))
 
     def brokers_cleaned(self, before: BrokerSet, after: BrokerSet) -> None:
-        """Keep a master that was removed and may go on: it is notified once another is elected.
-
-        To be called before it is forgotten.
-        """
+        """Keep a removed master that may go on, to notify it of the next; to be called before it is forgotten."""
         name, master, now_ms = before.broker_name, before.master, self._clock.now_ms()
         if master is None or master in after.replicas:
             return

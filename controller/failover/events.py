@@ -8,10 +8,11 @@ from operator import add
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Registrant
-from controller.failover.election_log import LOSSES, CandidateReport, ElectionRecord, NotificationResult
+from controller.failover.election_log import LOSSES, CandidateReport, ElectionRecord, NotificationResult, Phases
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import (
     PROOFS,
@@ -78,6 +79,7 @@ Effect = NotifyRoleChanged | ProbeBroker | CheckReachability
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
+#: The first are those of an election, as `Phases` has them.
 _PHASES: Final = ("detect", "judge", "fence", "commit", "notify", "total", "serve")
 _RESULTS: Final = tuple(result.value for result in ElectionResult)
 #: How a failover ended that brought a new master; otherwise it is the result of its election.
@@ -562,10 +564,7 @@ class _Election(Event, frozen=True, kw_only=True):
         "master_epoch",
         "sync_state_set_epoch",
         "candidates",
-        "suspect_ms",
-        "judge_ms",
-        "fence_ms",
-        "commit_ms",
+        *Phases.__struct_fields__,
     )
     record: ElectionRecord
 
@@ -577,14 +576,7 @@ class _Election(Event, frozen=True, kw_only=True):
             yield Count(FAILOVERS, (record.cluster, cause.evidence or cause.trigger.value, outcome))
 
     def observed(self) -> Iterator[Observation]:
-        phases = self.record.phases
-        lasted = {
-            "detect": phases.suspect_ms,
-            "judge": phases.judge_ms,
-            "fence": phases.fence_ms,
-            "commit": phases.commit_ms,
-        }
-        for phase, lasted_ms in lasted.items():
+        for phase, lasted_ms in zip(_PHASES, asdict(self.record.phases).values(), strict=False):
             if lasted_ms is not None:
                 yield Observation(FAILOVER_PHASES, lasted_ms / 1000, (phase,))
 
@@ -610,10 +602,7 @@ class _Election(Event, frozen=True, kw_only=True):
                 }
                 for report in record.reports
             ],
-            "suspect_ms": record.phases.suspect_ms,
-            "judge_ms": record.phases.judge_ms,
-            "fence_ms": record.phases.fence_ms,
-            "commit_ms": record.phases.commit_ms,
+            **asdict(record.phases),
         }
 
     def rows(self) -> Iterator[SetRow]:

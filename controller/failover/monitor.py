@@ -194,10 +194,7 @@ class Monitor:
         self._starter.remove(broker_name)
 
     def check_process_pause(self, now_ms: int) -> None:
-        """Suspend failure detection if this process was paused: no heartbeat could arrive meanwhile.
-
-        To be called before any request is taken.
-        """
+        """Suspend failure detection if this process was paused; to be called before any request is taken."""
         if self._looked_ms is None:
             return
         held_ms = now_ms - self._looked_ms - LOOK_MS
@@ -303,10 +300,7 @@ class Monitor:
         self.log_ends.stored(key)
 
     def look_at_sets(self) -> None:
-        """Find a master for sets that need one and can have one; to be called some times a second.
-
-        A master that dies is missed at once; what is looked for here is whatever was not possible then.
-        """
+        """Find masters where none could be found when they were lost; to be called some times a second."""
         if not self._group.is_leader:
             return
         now_ms = self._clock.now_ms()

@@ -362,10 +362,7 @@ class BrokerRequests:
         return key.broker_id in alive or not self.detector.is_lost(key, now_ms)
 
     def _epoch_seen(self, entry: StoredSet, registrant: Registrant) -> int:
-        """Return the highest epoch in the logs of a broker and of the members that are adopted already.
-
-        Members that claim more than can be adopted hold up nobody else.
-        """
+        """Return the highest epoch in the logs of a broker and of adopted members, unless it cannot be adopted."""
         heartbeat = self.live.of_set(registrant.broker_name)
         members = entry.broker_set.replicas if entry.broker_set is not None else {}
         others = [each.epoch for i, each in heartbeat.items() if i in members and each.epoch <= ADOPTED_EPOCH_MAX]

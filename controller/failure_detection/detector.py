@@ -257,10 +257,7 @@ class FailureDetector:
                 )
 
     def probed(self, key: BrokerKey, outcome: ProbeOutcome, now_ms: int) -> list[BrokerFailure]:
-        """Take the result of a probe; returns the broker if it has failed now.
-
-        Without an answer it has failed only at the next `look`: if this process paused, that is known by then.
-        """
+        """Take the result of a probe; returns who failed. Without an answer it fails at the next `look`."""
         suspicion = self._suspicions.get(key)
         if not self._probes.end(key, suspicion) or suspicion is None:
             return []
@@ -340,10 +337,7 @@ class FailureDetector:
         return suspicion is not None and suspicion.why is SuspicionReason.NO_CONTACT_YET
 
     def have_arrived(self, broker_name: str, now_ms: int) -> bool:
-        """Return whether all living brokers of a set had the time to send a heartbeat since the start.
-
-        Their interval is taken to be that of the members whose heartbeats arrived.
-        """
+        """Return whether all living brokers of a set had time for a heartbeat, at the interval of those that did."""
         members = self._live.of_set(broker_name).values()
         periods_ms = [heartbeat.period_ms for heartbeat in members if not heartbeat.is_starting]
         longest_ms = max(periods_ms, default=PERIOD_MS_DEFAULT)

@@ -262,10 +262,7 @@ class HeartbeatTable:
         return heartbeat
 
     def record_contact(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
-        """Count another request of a broker as a sign of life: its heartbeats may go astray.
-
-        Source: docs/protocol/controller.md 4.1.
-        """
+        """Count another request as a sign of life: heartbeats may go astray (docs/protocol/controller.md 4.1)."""
         before = self.get(key) or LastHeartbeat(now_ms, period_ms=0, heartbeat_ms=_NEVER, connection_id=connection_id)
         owner = before.owner if before.connection_id == connection_id else _owner_of(before)
         after = _replaced(before, last_contact_ms=now_ms, heartbeat_ms=before.heartbeat_ms or before.last_contact_ms)

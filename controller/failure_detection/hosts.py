@@ -84,10 +84,7 @@ class HostLiveness:
         self.others_in_contact_from_ms: int | None = None
 
     def record_contact(self, key: BrokerKey, address: str, due_ms: int, broker_host: BrokerHost = HOST_UNKNOWN) -> None:
-        """Take a sign of life of a member that is stored at this address, and when its next heartbeat is due.
-
-        Of a host that is proven only what is known to come from there is one.
-        """
+        """Take a member's sign of life, and when the next is due; of a proven host only what comes from it counts."""
         place = self._places.get(key)
         if place is None or place[0] != address:
             place = self._put(key, address, due_ms)

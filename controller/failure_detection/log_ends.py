@@ -50,10 +50,7 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
         return replace(heartbeat, epoch=end.epoch, max_offset=end.max_offset, last_contact_ms=now_ms)
 
     def believed(self, master_epoch: int, lost: LastHeartbeat | None) -> "LogEnds":
-        """Return this without what cannot be, at a master epoch and after the last heartbeat of its lost master.
-
-        No log has an epoch that nobody was elected for, or ends far behind the log that it follows.
-        """
+        """Return this without what cannot be: epochs that nobody was elected for, ends far beyond the lost master's."""
 
         def can_be(end: LogEnd) -> bool:
             is_known = lost is not None and lost.epoch == end.epoch and lost.max_offset != UNKNOWN

@@ -178,10 +178,7 @@ class FailedBrokers(dict[BrokerKey, FailedBroker]):
             del self[key]
 
     def take_claim(self, key: BrokerKey, source: Source, now_ms: int) -> bool:
-        """Record that something came in the name of a failed broker; return whether that is believed by now.
-
-        That is when it has come from one host for CLAIMED_MS: what became of the set is decided by then.
-        """
+        """Record what came in a failed broker's name; returns whether it is believed: from one host for CLAIMED_MS."""
         failed = self.get(key)
         if failed is None:
             return False
@@ -252,10 +249,7 @@ class OpenProbes:
         return False
 
     def end(self, key: BrokerKey, suspicion: Suspicion | None) -> bool:
-        """End a probe; return whether its result is about this suspicion.
-
-        It is not if the broker made contact meanwhile, or failure detection was suspended.
-        """
+        """End a probe; return whether it is about this suspicion: no contact and no suspension came in between."""
         probe = self._open.pop(key, None)
         return suspicion is not None and probe is not None and probe.suspicion is suspicion
 

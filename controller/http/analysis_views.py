@@ -17,7 +17,7 @@ import msgspec
 from serving.config.checks import shortened
 from serving.http.endpoints import Parameter
 from serving.http.paths import get
-from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page
+from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page, view_of
 from serving.shapes.controller import AnalysisColumn, AnalysisItem, AnalysisListing, AnalysisRows
 
 #: Below the folder that `rmq-analytics` writes to.
@@ -47,15 +47,7 @@ class LatestFile(msgspec.Struct, frozen=True):
     @property
     def item(self) -> AnalysisItem:
         """What the listing has of it."""
-        return AnalysisItem(
-            job=self.job,
-            name=self.name,
-            question=self.question,
-            window_start=self.window_start,
-            window_end=self.window_end,
-            finished_at=self.finished_at,
-            row_count=self.row_count,
-        )
+        return view_of(AnalysisItem, self)
 
 
 class RowFilter(NamedTuple):

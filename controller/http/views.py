@@ -235,12 +235,10 @@ class ElectionViews:
 
 def _set_roles(roles: SetRoles, to_unix_ms: int) -> shapes.SetRolesView:
     broker_set, held_until_ms = roles.broker_set, roles.held_until_ms
-    return shapes.SetRolesView(
-        broker_name=broker_set.broker_name,
-        cluster=broker_set.cluster,
+    return view_of(
+        shapes.SetRolesView,
+        broker_set,
         master_broker_id=broker_set.master,
-        master_address=broker_set.master_address,
-        master_epoch=broker_set.master_epoch,
         confirmed=roles.is_confirmed,
         held_until_unix_ms=held_until_ms + to_unix_ms if held_until_ms is not None else None,
         roles=[

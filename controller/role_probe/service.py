@@ -59,10 +59,7 @@ class ProbeTargets:
         self.sets, self.left_out, self._due_ms = {}, 0, None
 
     async def look(self) -> str:
-        """Query the route if it is old; returns why there is none, blank if there is one or it is not old.
-
-        Without any answer the last route counts, as for clients.
-        """
+        """Query the route if it is old; returns why there is none, or blank. Without any answer the last counts."""
         if self._due_ms is not None and self._now_ms() < self._due_ms:
             return ""
         problem = "no NameServer is configured: set roleProbeNamesrvAddr or namesrvAddr"
@@ -95,10 +92,7 @@ class AcknowledgedSends:
         self._error = ""
 
     def acknowledged(self, now_ms: int, address: str, usual_ms: int) -> ProbeGap | None:
-        """Take an acknowledged send; returns the gap before it, None if there was none.
-
-        Without a failed send only what is longer than `usual_ms` is a gap.
-        """
+        """Take an acknowledged send; returns the gap before it. Without a failed one it is above `usual_ms`."""
         gap = None
         if self._last_ms is not None and (self._failed or now_ms - self._last_ms > usual_ms):
             gap = ProbeGap(now_ms - self._last_ms, self._failed, self._error, self._address, address)

@@ -155,10 +155,7 @@ class ServingConfirmations:
         query_is_master: Callable[[str], Awaitable[bool]],
         report: Callable[[RoleChange, int], None],
     ) -> None:
-        """`query_is_master` returns whether the broker at an address is a master, false without an answer.
-
-        `report` takes each change whose master serves, and how many ms after it was published.
-        """
+        """`query_is_master` is false without an answer; `report` takes a change, and after how many ms it serves."""
         self._group, self._clock, self._start = group, clock, start
         self._query_is_master, self._report = query_is_master, report
         #: Broker id and master epoch, by broker name.

@@ -186,11 +186,7 @@ class Switchovers:
         emit: Emit,
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]],
     ) -> None:
-        """`start` starts a background task.
-
-        `query_all_ack` returns whether the broker at an address acknowledges a message only once everybody in sync has
-        it, None if it does not answer.
-        """
+        """`query_all_ack`: does a broker acknowledge only what everybody in sync has; None without an answer."""
         self.control, self.roles, self.query_log_ends, self.clock, self.emit = (
             control,
             roles,
@@ -218,10 +214,7 @@ class Switchovers:
         return next((each for each in self if each.broker_name == broker_name), None)
 
     async def begin(self, broker_name: str, request: SwitchoverRequest) -> Switchover:
-        """Begin a switchover, which goes on by itself.
-
-        Raises NotLeader, SetNotFound, and SwitchoverRefused with the reason.
-        """
+        """Begin a switchover, which goes on by itself; raises NotLeader, SetNotFound, and SwitchoverRefused."""
         try:
             return await self._begin(broker_name, request)
         except SwitchoverRefused as refused:

@@ -81,10 +81,7 @@ class RoleCheckPort:
         record: Callable[[BrokerKey, str, RoleAnswer], None],
         emit: Emit,
     ) -> None:
-        """`answer` returns the role of a broker, `leads` whether this controller leads.
-
-        `record` takes the host that has checked a broker, and what it was answered.
-        """
+        """`answer` returns the role of a broker; `record` takes the host that has checked it, and the answer."""
         self._answer, self._leads, self._record, self._emit = answer, leads, record, emit
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None

@@ -114,10 +114,7 @@ _IPPROTO_RAW: Final = 255
 
 
 def notify(sessions: Iterable[Session]) -> None:
-    """Send a stray acknowledgement to the client of each connection that was closed on this host.
-
-    Raises OSError if the kernel gives no raw socket; a client that cannot be reached is left out.
-    """
+    """Send a stray acknowledgement to the client of each closed connection; raises OSError without a raw socket."""
     by_family: dict[int, list[Session]] = {socket.AF_INET: [], socket.AF_INET6: []}
     for session in sessions:
         by_family[socket.AF_INET if isinstance(session.remote, IPv4Address) else socket.AF_INET6].append(session)

@@ -102,10 +102,7 @@ _UNCONFIRMED_PART: Final = 3
 
 
 def lifetime_s(until_ms: int, now_ms: int) -> int:
-    """Return the lifetime of an address that the kernel is to remove at `until_ms`, or later by less than the margin.
-
-    0 or less if it is too late to add it.
-    """
+    """Return the lifetime until `until_ms`, or later by less than the margin; 0 or less if it is too late."""
     return (until_ms + CLAIM_MARGIN_MS - _KERNEL_SECOND_MS - now_ms) // _KERNEL_SECOND_MS
 
 

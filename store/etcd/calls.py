@@ -120,10 +120,7 @@ def release(keys: Keys, own_key: OwnLeaderKey) -> EtcdCall[Any]:
 def commit(
     keys: Keys, own_key: OwnLeaderKey, key: bytes, value: bytes | None, revision: int
 ) -> EtcdCall[CommitOutcome]:
-    """Put a value if the key is still at this revision (0: not there) and this controller still leads.
-
-    None removes the key.
-    """
+    """Put a value, or remove it (None), if the key is at this revision (0: not there) and this controller leads."""
     request = messages.TxnRequest(
         compare=[*_leads(keys, own_key), modified_at(key, revision)],
         success=[delete(key) if value is None else put(key, value, 0)],

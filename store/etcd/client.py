@@ -265,10 +265,7 @@ class EtcdClient:
         raise (OutcomeUnknown if failure.kind is FailureKind.UNKNOWN else Unreachable)(failure.text)
 
     def request_once(self, call: Callable[[EtcdConnection, float, Metadata], Answer], *, deadline_ms: int) -> Answer:
-        """Return the answer of the endpoint in use, called once; raises StoreError.
-
-        For what nothing depends on: a failure sends nobody to another endpoint, and nobody is logged in for it.
-        """
+        """Call the endpoint in use, once, for what nothing depends on: nobody goes elsewhere. Raises StoreError."""
         connection = self._used_connection()
         left_ms = max(deadline_ms - self._clock.now_ms(), 1)
         try:
