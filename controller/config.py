@@ -372,7 +372,6 @@ def _role_conflicts(options: ControllerConfig) -> Iterator[tuple[str, str]]:
 
 
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
-    """Yield what does not go together."""
     yield from etcd_conflicts(config, config.controller_store, "controllerStore")
     yield from _role_conflicts(config)
     if ";" in config.advertised_address:

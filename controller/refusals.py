@@ -1,31 +1,23 @@
 """The answers of a controller that are not a success: the code, and what was sent beside what is current."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar
 
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import RequestRefused
 
-#: What every refused change of the SyncStateSet carries, as with Java.
-NO_NEW_EPOCH: Final = {"newSyncStateSetEpoch": "0"}
-
 
 class BrokerIdInvalid(RequestRefused):
-    """An id that cannot be applied."""
-
     code = ResponseCode.CONTROLLER_BROKER_ID_INVALID
 
     def __init__(self, broker_name: str, *, applied: int, next_broker_id: int) -> None:
-        self.broker_name = broker_name
         super().__init__(f"{broker_name}: id {applied} is not free, the next is {next_broker_id}")
 
 
 class ClusterDiffers(RequestRefused):
-    """The name of a set is taken in another cluster."""
-
     code = ResponseCode.CONTROLLER_BROKER_ID_INVALID
 
     def __init__(self, broker_name: str, *, sent: str, stored: str) -> None:
-        self.broker_name = broker_name
         super().__init__(f"{broker_name} is a set of the cluster {stored}, the request says {sent}")
 
 
@@ -59,7 +51,6 @@ class SetUnknown(RequestRefused):
     code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
     def __init__(self, broker_name: str, *, sent: str = "", stored: str = "") -> None:
-        self.broker_name = broker_name
         super().__init__(
             f"{broker_name} is a set of the cluster {stored}, the request says {sent}"
             if stored
@@ -68,8 +59,6 @@ class SetUnknown(RequestRefused):
 
 
 class MetadataUnknown(RequestRefused):
-    """A request about a set that does not exist."""
-
     code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
 
     def __init__(self, broker_name: str) -> None:
@@ -89,8 +78,6 @@ class MasterNotAvailable(RequestRefused):
 
 
 class LimitReached(RequestRefused):
-    """The limit of brokers of a set, or of sets, is reached."""
-
     code = ResponseCode.CONTROLLER_INVALID_REQUEST
 
 
@@ -100,7 +87,6 @@ class EpochsUsedUp(RequestRefused):
     code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
 
     def __init__(self, broker_name: str, master_epoch: int) -> None:
-        self.broker_name, self.master_epoch = broker_name, master_epoch
         super().__init__(
             f"{broker_name} is at master epoch {master_epoch}, which leaves too few that brokers can read: "
             "the set has to begin again under another name"
@@ -108,12 +94,9 @@ class EpochsUsedUp(RequestRefused):
 
 
 class BrokerUnknown(RequestRefused):
-    """A broker that has no id here."""
-
     code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
     def __init__(self, broker_name: str, broker_id: int) -> None:
-        self.broker_name, self.broker_id = broker_name, broker_id
         super().__init__(f"{broker_name} has no broker {broker_id}; it has to apply an id first")
 
 
@@ -133,24 +116,21 @@ class SyncStateSetRefused(RequestRefused):
     """A SyncStateSet that cannot be: nothing to change, or without its master."""
 
     code = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
-    ext_fields = NO_NEW_EPOCH
+    #: What every refused change of the SyncStateSet carries, as with Java.
+    ext_fields: ClassVar[Mapping[str, str] | None] = {"newSyncStateSetEpoch": "0"}
 
 
-class NotTheMaster(RequestRefused):
-    """Somebody else than the master reports the SyncStateSet."""
-
+class NotTheMaster(SyncStateSetRefused):
     code = ResponseCode.CONTROLLER_INVALID_MASTER
-    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, *, sent: int, current: int | None) -> None:
         super().__init__(f"{broker_name}: the master is {'none' if current is None else current}, not {sent}")
 
 
-class NotFromTheMaster(RequestRefused):
+class NotFromTheMaster(SyncStateSetRefused):
     """The SyncStateSet in the name of a master, from another host than the master's."""
 
     code = ResponseCode.CONTROLLER_INVALID_MASTER
-    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, master: int) -> None:
         super().__init__(
@@ -159,41 +139,29 @@ class NotFromTheMaster(RequestRefused):
         )
 
 
-class StaleMasterEpoch(RequestRefused):
-    """A master of another epoch than the present one reports."""
-
+class StaleMasterEpoch(SyncStateSetRefused):
     code = ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
-    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, *, sent: int, current: int) -> None:
         super().__init__(f"{broker_name} is at master epoch {current}, the request says {sent}")
 
 
-class StaleSyncStateSetEpoch(RequestRefused):
-    """A SyncStateSet that was made from another than the present one."""
-
+class StaleSyncStateSetEpoch(SyncStateSetRefused):
     code = ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
-    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, *, sent: int, current: int) -> None:
         super().__init__(f"{broker_name} is at SyncStateSet epoch {current}, the request says {sent}")
 
 
-class ReplicasInvalid(RequestRefused):
-    """A SyncStateSet with non-members."""
-
+class ReplicasInvalid(SyncStateSetRefused):
     code = ResponseCode.CONTROLLER_INVALID_REPLICAS
-    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, non_members: list[int], *, current: list[int]) -> None:
         super().__init__(f"{broker_name} has no brokers {non_members}, but {current}")
 
 
-class ReplicasNotAlive(RequestRefused):
-    """A SyncStateSet with brokers whose heartbeats did not arrive."""
-
+class ReplicasNotAlive(SyncStateSetRefused):
     code = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
-    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, silent: list[int]) -> None:
         super().__init__(f"{broker_name}: the brokers {silent} are not alive by their heartbeats")

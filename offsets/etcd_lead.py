@@ -8,49 +8,35 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from offsets.lead import STORE_CALLS, Lead, StoreCallsAnswered, StoreCallsFailing
-from remoting.background_tasks import BackgroundTasks, Report
+from remoting.background_tasks import BackgroundTasks, Report, on_loop
 from remoting.clock import Clock
 from serving.telemetry.events import Count, Counted, Event
+from store import events as store_events
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
 from store.etcd.client import EtcdClient, EtcdOptions, System
 from store.etcd.keys import Keys
 from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import Leadership
 from store.etcd.threads import CallThreads
-from store.store import ControllerMember, Deposed, StoreError, StoreObserver
+from store.store import ControllerMember, Deposed, StoreError
 
 #: The first part of all keys.
 ROOT: Final = "rmq-offsets"
 
 
-class EtcdCalls(StoreObserver):
-    """Brings the reports of the threads that call etcd to the event loop."""
-
-    def __init__(self, emit: Callable[[Event], None], report: Report) -> None:
-        """Take what tells events, and what reports a failure in the background; both are called in the loop."""
-        self._emit = emit
-        self._report = report
-        self._loop = asyncio.get_running_loop()
-
-    def store_call(self, kind: str, result: str, seconds: float) -> None:  # noqa: ARG002  # as StoreObserver has it
-        self._on_loop(partial(self._emit, Counted(count=Count(STORE_CALLS, (kind, result)))))
-
-    def store_calls_failing(self, kind: str, error: str) -> None:
-        self._on_loop(partial(self._emit, StoreCallsFailing(operation=kind, error=error)))
-
-    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        self._on_loop(partial(self._emit, StoreCallsAnswered(operation=kind, silent_ms=silent_ms)))
-
-    def task_failed(self, name: str, error: BaseException) -> None:
-        self._on_loop(partial(self._report, name, error))
-
-    def _on_loop(self, call: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and nothing takes the report
-            self._loop.call_soon_threadsafe(call)
+def own_event(told: Event) -> Event:
+    """Return what this server tells of a call to etcd."""
+    match told:
+        case store_events.StoreCallsFailing(operation=operation, error=error):
+            return StoreCallsFailing(operation=operation, error=error)
+        case store_events.StoreCallsAnswered(operation=operation, silent_ms=silent_ms):
+            return StoreCallsAnswered(operation=operation, silent_ms=silent_ms)
+        case store_events.StoreCalled(operation=operation, result=result):
+            return Counted(count=Count(STORE_CALLS, (operation, result)))
+    raise AssertionError(f"{told} is told by no call to etcd")
 
 
 class EtcdLead(Lead):
@@ -68,9 +54,10 @@ class EtcdLead(Lead):
         super().__init__(clock, emit)
         self.client: Final = EtcdClient(options, clock, system)
         self.keys: Final = Keys(options.group, ROOT)
-        self.observer: Final = EtcdCalls(emit, report)
+        #: Takes what is told of calls to etcd.
+        self.on_call: Final = on_loop(lambda told: emit(own_event(told)))
         # Renewals do not wait behind writes of rows.
-        self._renewals = CallThreads(1, clock, self.observer)
+        self._renewals = CallThreads(1, clock, self.on_call)
         self._background = BackgroundTasks(report)
         self._election = LeaderElection(self.client, self.keys, self._renewals, clock, self.put_back)
 

@@ -7,13 +7,16 @@ asyncio cancels all others instead.) What is a failure, and what ends a task on 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 #: The pause before an endless task restarts.
 RESTART_PAUSE_S: Final = 1.0
 
 Found = TypeVar("Found")
+Arguments = ParamSpec("Arguments")
 Work = Callable[[], Awaitable[None]]
 #: Called with the name of a task and what it raised.
 Report = Callable[[str, BaseException], None]
@@ -154,3 +157,14 @@ async def _cancel(tasks: Iterable["asyncio.Task[Any]"]) -> None:
 def start_task(work: Coroutine[Any, Any, Found]) -> "asyncio.Task[Found]":
     """Start `work` as a task that callers await, by `asyncio.shield` if they are several: its failure is theirs."""
     return asyncio.get_running_loop().create_task(work)
+
+
+def on_loop(call: Callable[Arguments, object]) -> Callable[Arguments, None]:
+    """Make `call` callable from any thread: it runs in the present event loop, or not at all once that has ended."""
+    loop = asyncio.get_running_loop()
+
+    def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(partial(call, *args, **kwargs))
+
+    return called

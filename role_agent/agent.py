@@ -8,7 +8,7 @@ from typing import Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
-from role_agent import events
+from role_agent.events import AgentEvent
 from role_agent.log import AgentLog
 from role_agent.network.host import HostNetwork
 from role_agent.network.kernel import ENDLESS_S, Session
@@ -47,10 +47,7 @@ class NoAnswer(Exception):
 async def exchange(
     address: HostPort, line: str, timeout_s: float, *, source: str | None = None, bytes_max: int = LINE_BYTES_MAX
 ) -> str:
-    """Send a line and return the line that answers it, without its end; raises NoAnswer after `timeout_s`.
-
-    With `source` the connection leaves from that address of this host.
-    """
+    """Send a line, from `source` if that is given, and return the answer without its end; raises NoAnswer."""
     local = (source, 0) if source else None
     try:
         async with asyncio.timeout(timeout_s):
@@ -84,8 +81,7 @@ class Observed:
     """The last answer of each controller and agent, and the last changes of the address."""
 
     def __init__(self, settings: AgentSettings, log: AgentLog, now_ms: int) -> None:
-        self._settings = settings
-        self._log = log
+        self._settings, self._log = settings, log
         #: What a controller answered or why it did not, whether it did, and when.
         self._controllers: dict[str, tuple[str, bool, int]] = {
             str(each): ("", False, now_ms) for each in settings.controllers
@@ -98,25 +94,22 @@ class Observed:
         self._changes: deque[dict[str, object]] = deque(maxlen=_CHANGES_MAX)
 
     def controller_answered(self, controller: str, line: RoleLine, now_ms: int) -> None:
-        """Record a line of a controller."""
         self._controllers[controller] = (line.text, True, now_ms)
         if line.role is Role.UNKNOWN:
             return
         self._definite_ms = now_ms
         if self._is_silent:
             self._is_silent = False
-            self._log.write(events.CONTROLLERS_ANSWER, controller=controller, answer=line.text)
+            self._log.write(AgentEvent.CONTROLLERS_ANSWER, controller=controller, answer=line.text)
 
     def controller_failed(self, controller: str, error: str, now_ms: int) -> None:
-        """Record that a controller did not answer."""
         self._controllers[controller] = (f"no answer: {error}", False, now_ms)
 
     def peer_answered(self, peer: str, lease_ms: int, now_ms: int) -> None:
-        """Record an answer of another agent."""
         self._peers[peer] = (now_ms, "")
         if peer in self._silent_peers:
             self._silent_peers.discard(peer)
-            self._log.write(events.PEER_ANSWERS, peer=peer)
+            self._log.write(AgentEvent.PEER_ANSWERS, peer=peer)
         self._compare(peer, "lease", lease_ms, differs=lease_ms != self._settings.lease_ms)
 
     def peer_failed(self, peer: str, error: str, now_ms: int) -> None:
@@ -125,28 +118,24 @@ class Observed:
         self._peers[peer] = (answered_ms, error)
         if now_ms - answered_ms >= self._settings.lease_ms and peer not in self._silent_peers:
             self._silent_peers.add(peer)
-            self._log.write_about(peer, events.PEER_SILENT, {"peer": peer, "error": error})
+            self._log.write_about(peer, AgentEvent.PEER_SILENT, {"peer": peer, "error": error})
 
     def peer_reported(self, peer: str, lease_ms: int, broker_id: int) -> None:
-        """Record what another agent is for, as it reported in a request."""
         own = self._settings
         self._compare(peer, "lease", lease_ms, differs=lease_ms != own.lease_ms)
         self._compare(peer, "brokerId", broker_id, differs=broker_id == own.broker_id)
 
     def changed(self, change: str, epoch: int, unix_ms: int) -> None:
-        """Record that the address was taken or released."""
         at = datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
         self._changes.append({"at": at.replace("+00:00", "Z"), "change": change, "masterEpoch": epoch})
 
     def tick(self, now_ms: int) -> None:
-        """Log once if no controller has given a definite answer for a lease."""
         if not self._is_silent and now_ms - self._definite_ms >= self._settings.lease_ms:
             self._is_silent = True
             answers = {controller: text for controller, (text, _, _) in self._controllers.items()}
-            self._log.write(events.CONTROLLERS_SILENT, answers=answers)
+            self._log.write(AgentEvent.CONTROLLERS_SILENT, answers=answers)
 
     def status(self, now_ms: int) -> dict[str, object]:
-        """Return the last answers with their age, and the last changes."""
         return {
             "controllers": {
                 name: {"answer": text, "answered": answered, "ageMs": now_ms - at_ms}
@@ -162,7 +151,7 @@ class Observed:
     def _compare(self, peer: str, name: str, theirs: object, *, differs: bool) -> None:
         if differs:
             keys: dict[str, object] = {"peer": peer, "property": name, "theirs": theirs}
-            self._log.write_about(f"{peer} {name}", events.PEER_DIFFERS, keys)
+            self._log.write_about(f"{peer} {name}", AgentEvent.PEER_DIFFERS, keys)
 
 
 #: Between two renewals of an address: the kernel reports each to whoever watches addresses.
@@ -186,9 +175,7 @@ class HostActions:
     """Changes this host as the rules have decided."""
 
     def __init__(self, host: HostNetwork, clock: Clock, log: AgentLog) -> None:
-        self._host = host
-        self._clock = clock
-        self._log = log
+        self._host, self._clock, self._log = host, clock, log
         self._renewed_ms: int | None = None
         self._announce_at_ms: list[int] = []
         self._notify_at_ms: list[int] = []
@@ -204,19 +191,19 @@ class HostActions:
             self._host.add(lifetime_s(effect.until_ms, now_ms))
             self._host.announce()
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=effect.epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_TAKEN, epoch=effect.epoch, error=str(error))
             return False
         self._renewed_ms = now_ms
         self._announce_at_ms = [now_ms + each for each in _ANNOUNCEMENTS_MS]
         if effect.without:
             self._log.write(
-                events.ADDRESS_TAKEN_WITHOUT_RELEASE,
+                AgentEvent.ADDRESS_TAKEN_WITHOUT_RELEASE,
                 epoch=effect.epoch,
                 without=sorted(effect.without),
                 claimed_for_ms=claimed_for_ms,
             )
         else:
-            self._log.write(events.ADDRESS_TAKEN, epoch=effect.epoch, claimed_for_ms=claimed_for_ms)
+            self._log.write(AgentEvent.ADDRESS_TAKEN, epoch=effect.epoch, claimed_for_ms=claimed_for_ms)
         return True
 
     def renew(self, epoch: int, until_ms: int) -> None:
@@ -229,7 +216,7 @@ class HostActions:
         try:
             self._host.add(seconds)
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
             return
         self._renewed_ms = now_ms
         if not self._announce_at_ms:
@@ -241,9 +228,9 @@ class HostActions:
         try:
             self._host.remove()
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_RELEASED, epoch=effect.epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_RELEASED, epoch=effect.epoch, error=str(error))
             return False
-        self._log.write(events.ADDRESS_RELEASED, epoch=effect.epoch, cause=effect.cause)
+        self._log.write(AgentEvent.ADDRESS_RELEASED, epoch=effect.epoch, cause=effect.cause)
         return True
 
     def end_sessions(self, effect: EndSessions) -> list[Session]:
@@ -258,12 +245,12 @@ class HostActions:
             ha_connections = self._host.close_ha_connections()
             self._closed = self._host.close_sessions()
         except OSError as error:
-            self._log.write(events.SESSIONS_NOT_ENDED, epoch=effect.epoch, error=str(error))
+            self._log.write(AgentEvent.SESSIONS_NOT_ENDED, epoch=effect.epoch, error=str(error))
             return []
         self._notify_at_ms = [now_ms + each for each in _NOTICES_MS]
         if self._closed or ha_connections:
             ended = {"sessions": len(self._closed), "ha_connections": ha_connections}
-            self._log.write(events.SESSIONS_ENDED, epoch=effect.epoch, **ended)
+            self._log.write(AgentEvent.SESSIONS_ENDED, epoch=effect.epoch, **ended)
         return self._closed
 
     def notify_clients(self) -> None:
@@ -276,7 +263,6 @@ class HostActions:
         self._ha_closed_until_ms = 0
 
     def tick(self) -> None:
-        """Repeat what is due."""
         now_ms = self._clock.now_ms()
         if self._ha_close_again_ms <= now_ms < self._ha_closed_until_ms:
             self._ha_close_again_ms = now_ms + _HA_CLOSED_GAP_MS
@@ -292,7 +278,7 @@ class HostActions:
         try:
             self._host.announce()
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_ANNOUNCED, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_ANNOUNCED, error=str(error))
         if not self._announce_at_ms:
             self._announce_at_ms.append(now_ms + _ANNOUNCEMENT_GAP_MS)
 
@@ -300,7 +286,7 @@ class HostActions:
         try:
             self._host.notify_clients(self._closed)
         except OSError as error:
-            self._log.write(events.CLIENTS_NOT_NOTIFIED, error=str(error))
+            self._log.write(AgentEvent.CLIENTS_NOT_NOTIFIED, error=str(error))
         if not self._notify_at_ms:
             self._closed = []
 
@@ -330,12 +316,8 @@ class RoleAgent:
         tasks: BackgroundTasks,
     ) -> None:
         """Begin with the address that a former run left, if there is one; raises OSError without the interface."""
-        self._settings = settings
-        self._clock = clock
-        self._host = host
-        self._relay = relay
-        self._log = log
-        self._tasks = tasks
+        self._settings, self._clock, self._host, self._relay = settings, clock, host, relay
+        self._log, self._tasks = log, tasks
         self._actions = HostActions(host, clock, log)
         self._peers = {str(each): each for each in settings.peers}
         self._observed = Observed(settings, log, clock.now_ms())
@@ -346,7 +328,6 @@ class RoleAgent:
 
     @property
     def has_address(self) -> bool:
-        """Return whether this host has the address, as far as the agent knows."""
         return self._holder.phase is Phase.HOLDING
 
     def controller_answered(self, controller: HostPort, text: str, sent_ms: int) -> None:
@@ -355,17 +336,16 @@ class RoleAgent:
         self._observed.controller_answered(str(controller), line, now_ms)
         if line.role is Role.UP and line.epoch is not None and line.epoch < self._holder.epoch:
             keys: dict[str, object] = {"controller": str(controller), "answer": line.text, "epoch": self._holder.epoch}
-            self._log.write_about(str(controller), events.LOWER_EPOCH_IGNORED, keys)
+            self._log.write_about(str(controller), AgentEvent.LOWER_EPOCH_IGNORED, keys)
         was = self._holder.phase
         effects = self._holder.controller_answered(line, sent_ms, now_ms)
         if self._holder.phase is Phase.CLAIMING and was is not Phase.CLAIMING:
             self._claimed_ms = now_ms
             self._actions.allow_slaves()
-            self._log.write(events.ADDRESS_CLAIMED, epoch=self._holder.epoch)
+            self._log.write(AgentEvent.ADDRESS_CLAIMED, epoch=self._holder.epoch)
         self._perform(effects)
 
     def controller_failed(self, controller: HostPort, error: str) -> None:
-        """Record that a controller did not answer: nothing follows from that by itself."""
         self._observed.controller_failed(str(controller), error, self._clock.now_ms())
 
     def peer_requested(self, peer: str, request: PeerRequest) -> PeerAnswer | None:
@@ -375,7 +355,6 @@ class RoleAgent:
         return answer if self._perform(effects) or answer.reply is not PeerReply.RELEASED else None
 
     def tick(self) -> None:
-        """Do what is due; to be called several times in each third of the lease."""
         now_ms = self._clock.now_ms()
         self._perform(self._holder.tick(now_ms))
         self._observed.tick(now_ms)
@@ -392,7 +371,6 @@ class RoleAgent:
         self._relay.stop()
 
     def status(self) -> dict[str, object]:
-        """Return where the agent is and what it was answered, for people."""
         now_ms, until_ms = self._clock.now_ms(), self._holder.lease_until_ms
         return {
             "set": self._settings.set_name,
@@ -448,9 +426,9 @@ class RoleAgent:
             is_free = owner is None
             if owner is not None:
                 address, mac = owner
-                self._log.write(events.ADDRESS_IN_USE, epoch=epoch, address=str(address.ip), owner=mac)
+                self._log.write(AgentEvent.ADDRESS_IN_USE, epoch=epoch, address=str(address.ip), owner=mac)
         except OSError as error:
-            self._log.write(events.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
+            self._log.write(AgentEvent.ADDRESS_NOT_TAKEN, epoch=epoch, error=str(error))
         finally:
             self._perform(self._holder.probe_ended(epoch, is_free=is_free, now_ms=self._clock.now_ms()))
 

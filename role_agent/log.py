@@ -20,8 +20,7 @@ class AgentLog:
     """Writes events; those of warnings and errors at most once in 10 s for each subject."""
 
     def __init__(self, clock: Clock, bound: dict[str, object]) -> None:
-        self._clock = clock
-        self._bound = bound
+        self._clock, self._bound = clock, bound
         self._last_ms: dict[tuple[str, str], int] = {}
         self._suppressed: dict[tuple[str, str], int] = {}
         if not os.isatty(_STDOUT):
@@ -33,7 +32,7 @@ class AgentLog:
 
     def write_about(self, subject: str, event: AgentEvent, keys: dict[str, object]) -> None:
         """Write an event as `write` does, with a count of its own for each subject."""
-        about = (event.name, subject)
+        about = (event.key, subject)
         if event.level != "info" and not self._passes(about):
             return
         if suppressed := self._suppressed.pop(about, 0):
@@ -42,7 +41,7 @@ class AgentLog:
         line = {
             "timestamp": at.replace("+00:00", "Z"),
             "level": event.level,
-            "event": event.name,
+            "event": event.key,
             **self._bound,
             **keys,
         }

@@ -27,10 +27,7 @@ class AgentStatus(msgspec.Struct, rename="camel"):
 
 
 def metrics_text(settings: AgentSettings, answer: str | None) -> str:
-    """Return the metrics of an agent that answered `answer` to `status`; None if no agent runs.
-
-    One whose answer cannot be read counts as one that does not run: of another version, or another program.
-    """
+    """Return the metrics of an agent by its answer to `status`; without one, or a readable one, none runs."""
     status = None if answer is None else _status_in(answer)
     own = {"set": settings.set_name, "broker_id": str(settings.broker_id)}
     families = [_family("up", "Whether the agent runs and answers.", [(own, int(status is not None))])]

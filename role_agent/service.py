@@ -6,12 +6,13 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import BootClock
-from role_agent import events
 from role_agent.agent import NoAnswer, RoleAgent, exchange
+from role_agent.events import AgentEvent
 from role_agent.log import AgentLog
 from role_agent.network.host import HostNetwork
 from role_agent.network.kernel import can_close
@@ -33,7 +34,6 @@ class SystemdNotices:
         self._address = "\0" + path[1:] if path.startswith("@") else path
 
     def ready(self) -> None:
-        """Report that the agent has started."""
         self._send(b"READY=1")
 
     def still_runs(self) -> None:
@@ -58,9 +58,7 @@ class PeerListener:
     """Takes connections at `listen`: one line, one answer, closed."""
 
     def __init__(self, settings: AgentSettings, agent: RoleAgent, log: AgentLog) -> None:
-        self._settings = settings
-        self._agent = agent
-        self._log = log
+        self._settings, self._agent, self._log = settings, agent, log
         self._own = str(settings.listen.ip)
         #: The address of a host -> its agent, as `peers` names it.
         self._peers = {str(each.ip): str(each) for each in settings.peers}
@@ -68,12 +66,10 @@ class PeerListener:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen from now on; raises OSError."""
         listen = self._settings.listen
         self._server = await asyncio.start_server(self._serve, str(listen.ip), listen.port, limit=LINE_BYTES_MAX)
 
     def close(self) -> None:
-        """Take no more connections."""
         if self._server is not None:
             self._server.close()
 
@@ -117,7 +113,7 @@ class PeerListener:
         return answer.line() if answer else None
 
     def _refuse(self, source: str, error: str) -> None:
-        self._log.write_about(source, events.REQUEST_REFUSED, {"peer": source, "error": error})
+        self._log.write_about(source, AgentEvent.REQUEST_REFUSED, {"peer": source, "error": error})
 
 
 #: A controller answers within a millisecond; a lost packet is not worth waiting for.
@@ -131,33 +127,20 @@ class CannotStart(Exception):
     """An agent cannot run on this host; the text says why and what to do."""
 
 
-class ControllerQueries:
-    """Queries one controller again and again."""
-
-    def __init__(self, settings: AgentSettings, controller: HostPort, agent: RoleAgent, clock: BootClock) -> None:
-        self._line = f"{settings.set_name}/{settings.broker_id}"
-        self._interval_s = settings.interval_ms / 1000
-        self._controller = controller
-        self._agent = agent
-        self._clock = clock
-
-    async def run(self) -> None:
-        """Query for ever, once in each interval; a query that takes longer moves those after it."""
-        loop = asyncio.get_running_loop()
-        due_s = loop.time()
-        while True:
-            await self._query()
-            due_s = max(due_s + self._interval_s, loop.time())
-            await asyncio.sleep(due_s - loop.time())
-
-    async def _query(self) -> None:
-        sent_ms = self._clock.now_ms()
+async def query_for_ever(settings: AgentSettings, controller: HostPort, agent: RoleAgent, clock: BootClock) -> None:
+    """Query one controller once in each interval; a query that takes longer moves those after it."""
+    line, loop = f"{settings.set_name}/{settings.broker_id}", asyncio.get_running_loop()
+    due_s = loop.time()
+    while True:
+        sent_ms = clock.now_ms()
         try:
-            text = await exchange(self._controller, self._line, CONTROLLER_TIMEOUT_S)
+            text = await exchange(controller, line, CONTROLLER_TIMEOUT_S)
         except NoAnswer as error:
-            self._agent.controller_failed(self._controller, str(error))
-            return
-        self._agent.controller_answered(self._controller, text, sent_ms)
+            agent.controller_failed(controller, str(error))
+        else:
+            agent.controller_answered(controller, text, sent_ms)
+        due_s = max(due_s + settings.interval_ms / 1000, loop.time())
+        await asyncio.sleep(due_s - loop.time())
 
 
 async def serve(settings: AgentSettings) -> None:
@@ -169,21 +152,31 @@ async def serve(settings: AgentSettings) -> None:
     _check_kernel(settings, host, log)
 
     def report(task: str, error: BaseException) -> None:
-        log.write_about(task, events.TASK_FAILED, {"task": task, "error": repr(error)})
+        log.write_about(task, AgentEvent.TASK_FAILED, {"task": task, "error": repr(error)})
 
     async with BackgroundTasks(report) as tasks:
         relay = SynRelay(SynSockets(settings.interface, [each.ip for each in settings.addresses]), clock, log)
         agent = RoleAgent(settings, clock, host, relay, log, tasks)
         listener = PeerListener(settings, agent, log)
-        await _open(listener, settings)
-        _log_start(settings, agent, log)
+        try:
+            await listener.open()
+        except OSError as error:
+            raise CannotStart(f"listen = {settings.listen}: {error.strerror}") from None
+        log.write(
+            AgentEvent.AGENT_STARTED,
+            addresses=[str(each) for each in settings.addresses],
+            interface=settings.interface,
+            controllers=[str(each) for each in settings.controllers],
+            peers=[str(each) for each in settings.peers],
+            present=agent.has_address,
+        )
         notices = SystemdNotices(os.environ)
         works: dict[str, Work] = {
             "tick": lambda: _tick_for_ever(agent, settings, notices),
             "hello": lambda: _query_peers_for_ever(agent),
         }
         for each in settings.controllers:
-            works[f"query {each}"] = ControllerQueries(settings, each, agent, clock).run
+            works[f"query {each}"] = partial(query_for_ever, settings, each, agent, clock)
         running = [tasks.keep_running(work, name, _RESTART_PAUSE_S) for name, work in works.items()]
         notices.ready()
         await signals.stop.wait()
@@ -191,7 +184,7 @@ async def serve(settings: AgentSettings) -> None:
         for task in running:
             task.cancel()
         agent.stop()
-    log.write(events.AGENT_STOPPED)
+    log.write(AgentEvent.AGENT_STOPPED)
 
 
 def _check_kernel(settings: AgentSettings, host: HostNetwork, log: AgentLog) -> None:
@@ -202,29 +195,11 @@ def _check_kernel(settings: AgentSettings, host: HostNetwork, log: AgentLog) -> 
         raise CannotStart(f"interface {settings.interface}: {reason}; `ip link` lists the interfaces") from None
     try:
         if not can_close():
-            log.write(events.SESSIONS_CANNOT_BE_CLOSED)
+            log.write(AgentEvent.SESSIONS_CANNOT_BE_CLOSED)
     except OSError as error:
         raise CannotStart(
             f"the kernel refuses to close connections: {error.strerror}; the agent needs CAP_NET_ADMIN and CAP_NET_RAW"
         ) from None
-
-
-async def _open(listener: PeerListener, settings: AgentSettings) -> None:
-    try:
-        await listener.open()
-    except OSError as error:
-        raise CannotStart(f"listen = {settings.listen}: {error.strerror}") from None
-
-
-def _log_start(settings: AgentSettings, agent: RoleAgent, log: AgentLog) -> None:
-    log.write(
-        events.AGENT_STARTED,
-        addresses=[str(each) for each in settings.addresses],
-        interface=settings.interface,
-        controllers=[str(each) for each in settings.controllers],
-        peers=[str(each) for each in settings.peers],
-        present=agent.has_address,
-    )
 
 
 async def _tick_for_ever(agent: RoleAgent, settings: AgentSettings, notices: SystemdNotices) -> None:

@@ -36,19 +36,14 @@ class InvalidSettings(Exception):
 
 
 class HostPort(msgspec.Struct, frozen=True):
-    """An IP address with a port."""
-
     ip: Ip
     port: int
 
     def __str__(self) -> str:
-        """Return it as addresses are written, IPv6 in brackets."""
         return f"[{self.ip}]:{self.port}" if isinstance(self.ip, IPv6Address) else f"{self.ip}:{self.port}"
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent has to know."""
-
     set_name: str
     broker_id: int
     #: The addresses that move, with the length of their network.

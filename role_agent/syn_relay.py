@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from remoting.clock import Clock
-from role_agent import events
+from role_agent.events import AgentEvent
 from role_agent.log import AgentLog
 from role_agent.network.frames import ETHERTYPE_IPV6, Ip
 from role_agent.network.kernel import Session
@@ -39,11 +39,9 @@ class PendingSyns:
         self._by_connection[connection] = (now_ms, packet)
 
     def remove(self, connection: bytes) -> None:
-        """Remove the packet of a connection, if there is one."""
         self._by_connection.pop(connection, None)
 
     def expire(self, now_ms: int) -> None:
-        """Remove those that are too old."""
         while self._by_connection:
             oldest = next(iter(self._by_connection))
             if now_ms - self._by_connection[oldest][0] <= AGE_MAX_MS:
@@ -82,10 +80,7 @@ class SynSockets:
         self._open: list[socket.socket] = []
 
     def read(self, packets_max: int) -> list[bytes]:
-        """Return packets that have arrived, from their IP header on; the first call opens the sockets.
-
-        After an error the next call opens them anew: the interface may have been made anew.
-        """
+        """Return packets that arrived, from their IP header on; at first, and after an error, it opens the sockets."""
         try:
             if not self._open:
                 self._open = [self._listener(ethertype, program) for ethertype, program in self._filters]
@@ -97,10 +92,7 @@ class SynSockets:
             raise
 
     def send(self, packets: Iterable[bytes]) -> int:
-        """Send packets with the addresses that they have, and return how many the kernel took.
-
-        One that it refuses is left out; if it takes none, its last refusal is raised.
-        """
+        """Send packets with the addresses that they have; returns how many the kernel took, raises if it took none."""
         taken = 0
         refusal: OSError | None = None
         senders: dict[int, socket.socket] = {}
@@ -124,7 +116,6 @@ class SynSockets:
         return taken
 
     def close(self) -> None:
-        """Close what is open."""
         for each in self._open:
             each.close()
         self._open = []
@@ -176,16 +167,13 @@ class SynRelay:
     """Keeps the requests for connections of the last seconds, for the host that has the address next."""
 
     def __init__(self, sockets: SynSockets, clock: Clock, log: AgentLog) -> None:
-        self._sockets = sockets
-        self._clock = clock
-        self._log = log
+        self._sockets, self._clock, self._log = sockets, clock, log
         self._pending = PendingSyns()
         #: Until then everything is passed on, by one task.
         self._until_ms = 0
         self._is_passing = False
 
     def tick(self) -> None:
-        """Read what has arrived; to be called several times in a second."""
         self._read(_TICK_PACKETS)
 
     def ended(self, sessions: Iterable[Session]) -> None:
@@ -213,7 +201,7 @@ class SynRelay:
         finally:
             self._is_passing = False
         if passed:
-            self._log.write(events.CONNECTIONS_PASSED_ON, epoch=epoch, connections=passed)
+            self._log.write(AgentEvent.CONNECTIONS_PASSED_ON, epoch=epoch, connections=passed)
 
     def stop(self) -> None:
         """Pass on nothing more: a task that does so ends within its pause.
@@ -229,7 +217,7 @@ class SynRelay:
         try:
             packets = self._sockets.read(packets_max)
         except OSError as error:
-            self._log.write(events.CONNECTIONS_NOT_PASSED_ON, error=str(error))
+            self._log.write(AgentEvent.CONNECTIONS_NOT_PASSED_ON, error=str(error))
             return
         for packet in packets:
             if connection := connection_of(packet):
@@ -240,5 +228,5 @@ class SynRelay:
         try:
             return self._sockets.send(packets)
         except OSError as error:
-            self._log.write(events.CONNECTIONS_NOT_PASSED_ON, error=str(error))
+            self._log.write(AgentEvent.CONNECTIONS_NOT_PASSED_ON, error=str(error))
             return 0

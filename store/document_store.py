@@ -48,10 +48,7 @@ class DocumentStore:
         self._locks: WeakValueDictionary[tuple[DocumentKind, str], asyncio.Lock] = WeakValueDictionary()
 
     async def load(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Know everything that is stored now; before it nothing is. Raises StoreError.
-
-        Nothing is changed if it `is_wanted` no more by then.
-        """
+        """Know everything that is stored now, unless it `is_wanted` no more by then; raises StoreError."""
         documents = {kind: dict(await self._backend.load_documents(kind)) for kind in self._documents}
         if is_wanted():
             self._documents = documents
@@ -62,7 +59,6 @@ class DocumentStore:
         return sorted(self._documents[kind])
 
     def problems(self, kind: DocumentKind) -> Mapping[str, str]:
-        """Return which documents cannot be read, and why, by name."""
         return {name: versioned.problem for name, versioned in self._documents[kind].items() if versioned.problem}
 
     def get(self, kind: DocumentKind, name: str) -> bytes | None:

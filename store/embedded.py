@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from controller.sets.stored_set import StoredSet
-from remoting.background_tasks import BackgroundTasks
+from remoting.background_tasks import BackgroundTasks, Report
 from remoting.clock import SystemClock
 from serving.durable_file import DurableFileError
+from serving.telemetry.events import Emit
 from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
+from store.events import StoreCalled, StoreFileRemoved, StoreFileUnseen
 from store.high_water import (
     DamagedMark,
     FileWatch,
@@ -36,11 +38,11 @@ from store.store import (
     LeadershipListener,
     OutcomeUnknown,
     StoreError,
-    StoreObserver,
     VersionedEntry,
     check_document,
+    ignore,
 )
-from store.tables import DocumentTable, EntryTable, count_changes, create_documents, create_entries, entry_text
+from store.tables import DocumentTable, EntryTable, count_changes, create_tables, entry_text
 
 FILE_NAME: Final = "controller.db"
 #: Takes the number of the last commit.
@@ -79,10 +81,13 @@ class _Commit:
 class EmbeddedStore:
     """The entries and documents in one file; a thread of its own waits for the disk."""
 
-    def __init__(self, folder: Path, observer: StoreObserver | None = None) -> None:
-        """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read."""
+    def __init__(self, folder: Path, emit: Emit = ignore, report: Report = ignore) -> None:
+        """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read.
+
+        `emit` is called from any thread.
+        """
         self._path = folder / FILE_NAME
-        self._observer = observer or StoreObserver()
+        self._emit = emit
         self._clock = SystemClock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store")
         #: The mark has a thread of its own, and a while: no commit waits for a second write to the disk.
@@ -90,7 +95,7 @@ class EmbeddedStore:
         self._is_marking = False
         self._closing = threading.Event()
         self._listener: LeadershipListener | None = None
-        self._background = BackgroundTasks(self._observer.task_failed)
+        self._background = BackgroundTasks(report)
         self._looking: asyncio.Task[None] | None = None
         self._missing: StoreFileMissing | None = None
         #: One call for documents at a time is in the thread: a commit of a set waits for no more than that.
@@ -123,10 +128,10 @@ class EmbeddedStore:
         """Nobody is there to lead instead."""
 
     async def load(self) -> Mapping[str, VersionedEntry]:
-        return await self._call("load", lambda: self._when_there(self._entries.load))
+        return await self._looked_up("load", self._entries.load)
 
     async def read(self, broker_name: str) -> VersionedEntry:
-        return await self._call("read", lambda: self._when_there(lambda: self._entries.read(broker_name)))
+        return await self._looked_up("read", lambda: self._entries.read(broker_name))
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry; it is on the disk when this returns."""
@@ -151,7 +156,7 @@ class EmbeddedStore:
         first = ""
         async with self._document_turn:
             while True:
-                page = await self._call("load_documents", partial(self._document_page, kind, first))
+                page = await self._looked_up("load_documents", partial(self._documents.page, kind, first))
                 documents.update(page)
                 if len(page) < DOCUMENT_PAGE:
                     return documents
@@ -160,7 +165,7 @@ class EmbeddedStore:
     async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
         check_document(kind, name, None)
         async with self._document_turn:
-            return await self._call("read_document", lambda: self._when_there(lambda: self._documents.read(kind, name)))
+            return await self._looked_up("read_document", lambda: self._documents.read(kind, name))
 
     async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
         """Store a document in a transaction of its own; it is on the disk when this returns."""
@@ -179,7 +184,6 @@ class EmbeddedStore:
         self._thread.shutdown(wait=False)
 
     async def _check_files_forever(self) -> None:
-        """Look again and again whether the files are there."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(FILE_CHECK_S)
@@ -273,23 +277,24 @@ class EmbeddedStore:
                 f"{path} has format {written}, and this release reads formats up to {FILE_FORMAT}: run the release "
                 "that wrote it, or a later one"
             )
-        create_entries(connection)
-        create_documents(connection)
+        create_tables(connection)
         connection.execute(f"PRAGMA user_version = {FILE_FORMAT}")
         connection.execute("COMMIT")
 
-    def _when_there(self, read: Callable[[], Result]) -> Result:
-        self._check_files()
-        return read()
+    async def _looked_up(self, kind: str, read: Callable[[], Result]) -> Result:
+        """Return what the thread reads, if the files are there."""
 
-    def _document_page(self, kind: DocumentKind, first: str) -> dict[str, VersionedDocument]:
-        return self._when_there(lambda: self._documents.page(kind, first))
+        def looked_up() -> Result:
+            self._check_files()
+            return read()
+
+        return await self._call(kind, looked_up)
 
     def _check_files(self) -> None:
         if self._missing is None:
             self._missing = self._find_missing()
             if self._missing is not None:
-                self._observer.store_file_removed(str(self._missing))
+                self._emit(StoreFileRemoved(error=str(self._missing)))
         if self._missing is not None:
             raise self._missing
 
@@ -300,14 +305,13 @@ class EmbeddedStore:
             if unseen.is_for_long:
                 return StoreFileMissing(f"{unseen}, and could not for {unseen.unseen_ms / 1000:.0f} s")
             if unseen.is_new:
-                self._observer.store_file_unseen(str(unseen))
+                self._emit(StoreFileUnseen(error=str(unseen)))
             raise StoreUnseen(str(unseen)) from None
         if path is None:
             return None
         return StoreFileMissing(f"{path} is gone: it was removed or replaced while this controller ran")
 
     def _commit_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Store what waits, in as few transactions as may be."""
         # Who waits from now on calls again.
         self._is_called = False
         for _ in range(0, len(self._waiting), BATCH_MAX):
@@ -325,7 +329,6 @@ class EmbeddedStore:
         loop.call_soon_threadsafe(self._report_committed, batch, failure)
 
     def _report_committed(self, batch: Collection[_Commit], failure: Exception | None) -> None:
-        """Tell those who still wait what has become of their commits."""
         for each in batch:
             if each.done.done():
                 continue
@@ -397,4 +400,4 @@ class EmbeddedStore:
             result = "ok"
             return answer
         finally:
-            self._observer.store_call(kind, result, loop.time() - begun_s)
+            self._emit(StoreCalled(operation=kind, result=result, seconds=loop.time() - begun_s))

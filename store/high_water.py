@@ -78,8 +78,6 @@ class HighWater:
 
 
 class Unseen(Exception):
-    """The system cannot check whether a file is there: it may well be."""
-
     def __init__(self, path: Path, error: OSError, unseen_ms: int, *, is_new: bool) -> None:
         self.unseen_ms = unseen_ms
         #: The look before this one succeeded.
@@ -101,10 +99,7 @@ class FileWatch:
         self._unseen_from_ms: int | None = None
 
     def missing(self, now_ms: int) -> Path | None:
-        """Return the first path at which there is nothing, or another file; None if all is as it was. Blocks.
-
-        Raises Unseen where the system cannot check.
-        """
+        """Return the first path with another file or none, None if all is as it was; raises Unseen. Blocks."""
         for path, identity in self._seen.items():
             try:
                 found = _identity(path)
@@ -131,7 +126,6 @@ class FolderLock:
             raise
 
     def close(self) -> None:
-        """Let others take it."""
         os.close(self._descriptor)
 
 

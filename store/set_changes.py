@@ -31,7 +31,8 @@ class SetChanges:
     def __init__(self) -> None:
         #: How many wait at present, by client address.
         self._waits: Counter[str] = Counter()
-        self._is_closed = False
+        #: Nobody may wait any more.
+        self.is_closed = False
         self._next = asyncio.Event()
         self._run, self._number, self._remembered_from = "", 0, 0
         #: The number of the last change, by broker name; the earliest first.
@@ -54,7 +55,6 @@ class SetChanges:
         self.end_waits()
 
     def set_changed(self, broker_name: str) -> None:
-        """Remember that a set has changed, or was removed."""
         self._number += 1
         self._changed.pop(broker_name, None)
         self._changed[broker_name] = self._number
@@ -78,7 +78,7 @@ class SetChanges:
 
         `client` is the address of whoever requests it. Raises TooManyWaits.
         """
-        if self._is_closed or not within_ms or revision != self.revision:
+        if self.is_closed or not within_ms or revision != self.revision:
             return
         if self.waits >= WAITS_MAX:
             raise TooManyWaits(WAITS_MAX)
@@ -95,17 +95,11 @@ class SetChanges:
             # Addresses that are gone leave nothing behind.
             self._waits += Counter()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nobody may wait any more."""
-        return self._is_closed
-
     def end_waits(self) -> None:
-        """Let everybody who waits go on."""
         ended, self._next = self._next, asyncio.Event()
         ended.set()
 
     def close(self) -> None:
         """Let everybody go on, and nobody wait again: this process ends."""
-        self._is_closed = True
+        self.is_closed = True
         self.end_waits()

@@ -69,7 +69,6 @@ class DocumentRefused(StoreError):
 
 
 def check_document(kind: DocumentKind, name: str, value: bytes | None) -> None:
-    """Raise DocumentRefused for what no store takes."""
     if fault := fault_of_document(name, value):
         raise DocumentRefused(kind, name, fault)
 
@@ -101,30 +100,8 @@ class LeadershipListener(Protocol):
         """Report an entry that another process has written or removed."""
 
 
-class StoreObserver:
-    """Receives what happens to a store, and ignores it unless a subclass overrides; calls come from any thread."""
-
-    def store_call(self, kind: str, result: str, seconds: float) -> None:
-        """Report one call: its kind (`commit`, `read`, `load`, ...), its result, and how long it took.
-
-        Those for documents are `commit_document`, `read_document` and `load_documents`. The result is `ok`, `moved`,
-        `deposed`, `unknown` or `failed`.
-        """
-
-    def store_calls_failing(self, kind: str, error: str) -> None:
-        """Report that calls of this kind fail from now on; called once, until one succeeds."""
-
-    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Report that they succeed again, and how long they did not."""
-
-    def task_failed(self, name: str, error: BaseException) -> None:
-        """Report that something in the background failed by a fault of ours; it goes on."""
-
-    def store_file_removed(self, error: str) -> None:
-        """Report that the file of the store is gone, and nothing can be stored any more; called once."""
-
-    def store_file_unseen(self, error: str) -> None:
-        """Report that nobody can check at the moment whether it is there; called once, until that succeeds."""
+def ignore(*_: object) -> None:
+    """Take what a store tells where nobody wants to know it."""
 
 
 class StoreBackend(Protocol):
@@ -168,18 +145,13 @@ class StoreBackend(Protocol):
         """
 
     async def size_bytes(self) -> int | None:
-        """Return how large the database of etcd is; None of a store that has a file of its own.
-
-        Answered beside everything else: whether it fails or hangs, no other call is worse off.
-        """
+        """Return the size of etcd's database, None of a file; whether it hangs, no other call is worse off."""
 
     async def close(self) -> None:
         """Let go of everything."""
 
 
 class Changed(NamedTuple, Generic[Reply]):
-    """A decision that is stored, and the set before and after it."""
-
     decision: SetDecision[Reply]
     before: BrokerSet | None
     after: BrokerSet | None
@@ -203,14 +175,10 @@ class SetListener(Protocol):
 
 
 class SetStore:
-    """All broker sets as this controller knows them."""
-
     def __init__(
         self, backend: StoreBackend, cache: SetCache | None = None, listener: SetListener | None = None
     ) -> None:
-        self._backend = backend
-        self._cache = cache
-        self._listener = listener
+        self._backend, self._cache, self._listener = backend, cache, listener
         #: For those who follow the sets as they change.
         self.changes = SetChanges()
         self._entries: dict[str, VersionedEntry] = {}
@@ -221,10 +189,7 @@ class SetStore:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def load(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Know everything that is stored now; before it nothing is.
-
-        Nothing is changed if it `is_wanted` no more by then: what was reported meanwhile may be newer.
-        """
+        """Know everything that is stored now, unless it `is_wanted` no more: what came meanwhile may be newer."""
         versioned = dict(await self._backend.load())
         if is_wanted():
             self._entries = versioned
@@ -243,7 +208,6 @@ class SetStore:
             raise StoreError(versioned.problem)
 
     def entry(self, broker_name: str) -> StoredSet:
-        """Return what is stored under a name, as it is known here."""
         return self._entries.get(broker_name, _NOTHING).entry
 
     def get(self, broker_name: str) -> BrokerSet | None:
@@ -265,7 +229,6 @@ class SetStore:
 
     @property
     def members(self) -> int:
-        """How many brokers belong to sets that are known here."""
         return self._members
 
     def sets(self) -> Iterable[BrokerSet]:

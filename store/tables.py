@@ -15,13 +15,24 @@ from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
 from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument, fault_of_value
 from store.store import StoreError, VersionedEntry
 
-_SCHEMA: Final = """
+_ENTRIES: Final = """
 CREATE TABLE IF NOT EXISTS entries (
     broker_name TEXT PRIMARY KEY,
     revision INTEGER NOT NULL,
     entry TEXT NOT NULL,
     digest INTEGER
 ) WITHOUT ROWID
+"""
+
+_DOCUMENTS: Final = """
+CREATE TABLE IF NOT EXISTS documents (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    digest INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+)
 """
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -33,8 +44,9 @@ def entry_text(entry: StoredSet) -> str:
     return _encode(entry).decode()
 
 
-def create_entries(connection: sqlite3.Connection) -> None:
-    connection.execute(_SCHEMA)
+def create_tables(connection: sqlite3.Connection) -> None:
+    connection.execute(_ENTRIES)
+    connection.execute(_DOCUMENTS)
     connection.execute("CREATE TABLE IF NOT EXISTS removed (revisions INTEGER NOT NULL)")
     if connection.execute("SELECT count(*) FROM removed").fetchone() == (0,):
         connection.execute("INSERT INTO removed VALUES (0)")
@@ -56,8 +68,7 @@ def add_changes(connection: sqlite3.Connection, number: int) -> None:
 
 class EntryTable:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
+        self._connection, self._path = connection, path
 
     def load(self) -> dict[str, VersionedEntry]:
         """Return all entries; raises StoreError if one cannot be read."""
@@ -65,7 +76,6 @@ class EntryTable:
         return {row[0]: self._versioned(*row) for row in rows}
 
     def read(self, broker_name: str) -> VersionedEntry:
-        """Return one entry; raises StoreError if it cannot be read."""
         query = "SELECT broker_name, entry, revision, digest FROM entries WHERE broker_name = ?"
         row = self._connection.execute(query, (broker_name,)).fetchone()
         return VersionedEntry() if row is None else self._versioned(*row)
@@ -116,26 +126,9 @@ def _digest(broker_name: str, text: str, revision: int) -> int:
     return zlib.crc32(f"{broker_name}\0{revision}\0{text}".encode(errors="surrogatepass"))
 
 
-_DOCUMENTS: Final = """
-CREATE TABLE IF NOT EXISTS documents (
-    kind TEXT NOT NULL,
-    name TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    value BLOB NOT NULL,
-    digest INTEGER NOT NULL,
-    PRIMARY KEY (kind, name)
-)
-"""
-
-
-def create_documents(connection: sqlite3.Connection) -> None:
-    connection.execute(_DOCUMENTS)
-
-
 class DocumentTable:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
+        self._connection, self._path = connection, path
 
     def page(self, kind: DocumentKind, first: str) -> dict[str, VersionedDocument]:
         """Return DOCUMENT_PAGE documents of a kind at most: those from a name on, in their order."""

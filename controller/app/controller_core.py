@@ -63,10 +63,7 @@ def failover(
     query_confirmed_on: Callable[[str], Awaitable[int | None]],
     record_heartbeat: HeartbeatRecorder | None,
 ) -> BrokerRequests:
-    """Build the request handlers on top of failure detection and elections.
-
-    `query_confirmed_on` returns on how many replicas the broker at an address confirms a message.
-    """
+    """`query_confirmed_on` returns on how many replicas the broker at an address confirms a message."""
     writer = SetWriter(state)
     confirmations = Confirmations(state.live, state.clock, state.start, query_confirmed_on)
     elections = ElectionRunner(state, writer, log, confirmations, query_log_ends)
@@ -94,13 +91,10 @@ class ControllerCore:
         stop: asyncio.Event,
         record_heartbeat: HeartbeatRecorder | None = None,
     ) -> None:
-        """`role_changes` are what `store` reports of masters; `stop` is set once this controller is to end.
-
-        `record_heartbeat` records the heartbeats of members.
-        """
+        """`role_changes` are what `store` reports of masters; `stop` is set once this controller is to end."""
         self._clock, self._tasks, self._backend, self._stop, self._emit = clock, tasks, backend, stop, emit
         self.store, self.live = store, HeartbeatTable()
-        self.group = Group(settings.config.controller_group, me, clock, store, self)
+        self.group = Group(settings.config.controller_group, me, clock, store, self._elected, self._deposed)
         self._elections = ElectionLog(me.address)
         reachability = Reachability()
         reached, begin = reachability.reached, self.begin
@@ -185,15 +179,14 @@ class ControllerCore:
             self._emit(StoreFailed(broker="", error=str(error)))
 
     async def close(self) -> None:
-        """Send no more notifications, and confirm no more masters."""
         self.roles.clear()
         await self._notifier.close()
 
-    def elected(self) -> None:
+    def _elected(self) -> None:
         """Take over in the background: this controller leads."""
         self.begin(self._lead(self.group.term))
 
-    def deposed(self) -> None:
+    def _deposed(self) -> None:
         """Answer for no set any more: another controller leads."""
         self.store.changes.end_waits()
         self._replica_infos.clear()
@@ -224,10 +217,7 @@ class ControllerCore:
             self._emit(LeadershipGained(group=self.group.name, duration_ms=lasted_ms, broker_sets=sets))
 
     async def _load(self, term: int) -> bool:
-        """Know all that is stored; false if this controller ceased to lead before.
-
-        Who cannot load lets another controller try, and tries again when it is its turn.
-        """
+        """Know all that is stored; false if this controller leads no longer. Who cannot load lets others try."""
         tries = 0
         while self.group.leads_in(term) and not self._stop.is_set():
             try:
@@ -247,13 +237,11 @@ class ControllerCore:
     # What happens by itself
 
     async def look_at_brokers(self) -> None:
-        """Probe suspects, and act on failed brokers, for ever."""
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
             self.control.monitor.look_at_brokers()
 
     async def look_at_sets(self) -> None:
-        """Find masters for sets that need one, for ever."""
         while True:
             await asyncio.sleep(_SETS_LOOK_S)
             self.control.monitor.look_at_sets()
@@ -279,5 +267,4 @@ class ControllerCore:
             self._emit(HoldEnded(broker_set=broker_set, held_ms=held_ms))
 
     def connection_lost(self, connection_id: int) -> None:
-        """Suspect the brokers whose last request came over a closed connection."""
         self.control.monitor.connection_lost(connection_id)

@@ -56,7 +56,6 @@ class EmbeddedController(NamedTuple):
 
     @staticmethod
     def knows(key: str) -> bool:
-        """Return whether a property of the common file is the controller's."""
         return key in CONTROLLER.field_of_key
 
 
@@ -82,6 +81,5 @@ def embedded_controller(
 
 
 def _loopback_address(other: ServerConfig) -> str:
-    """Return where the other server is reached from its own process."""
     host = other.bind_address
     return host_and_port("127.0.0.1" if host in _ALL_INTERFACES else host, other.listen_port)

@@ -17,7 +17,6 @@ from controller.callbacks.service import RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig, permitted_peers
 from controller.endpoint_slices.api_server import ApiServer
 from controller.endpoint_slices.service import EndpointSlices
-from controller.failover import events as failover_events
 from controller.failover.events import BrokerFailed, BrokersCleaned, BrokerSetExpired
 from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
@@ -40,8 +39,7 @@ from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
 from history.rows import BrokerRef, Moment
 from history.schemas import TICK_INTERVAL_MS
-from remoting.background_tasks import BackgroundTasks
-from remoting.client import RemotingClient
+from remoting.background_tasks import Report, on_loop
 from remoting.clock import Clock, SystemClock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.codes import RequestCode
@@ -60,7 +58,7 @@ from serving.process.start import StartFailed
 from serving.telemetry.events import Emit, Event
 from serving.telemetry.telemetry import Telemetry
 from store.embedded import EmbeddedStore
-from store.store import ControllerMember, SetStore, StoreBackend, StoreError, StoreObserver
+from store.store import ControllerMember, SetStore, StoreBackend, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,15 +179,12 @@ _POLL_S: Final = TICK_INTERVAL_MS / 1000
 
 
 class StoreSize:
-    """The newest answer of a store."""
-
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         #: Bytes; None where the store has no such size, or did not answer the last time.
         self.latest: int | None = None
 
     async def poll_store_size(self) -> None:
-        """Poll for as long as the controller serves."""
         while True:
             try:
                 self.latest = await self._backend.size_bytes()
@@ -204,8 +199,6 @@ _URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER
 
 
 class Controller:
-    """One controller with all its parts."""
-
     def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
         self._counters = ServerCounters()
@@ -213,7 +206,13 @@ class Controller:
         self._recorder = self._process.recording.recorder if self._process.recording is not None else None
         self._event_log = ServerEventLog(CONTROLLER, self._logs, self._counters, config)
         requester = self._event_log.requester
-        self._telemetry = Telemetry(self._logs, DECLARED, self._recorder, living=self._clusters, requester=requester)
+        self._telemetry = Telemetry(
+            self._logs,
+            DECLARED,
+            self._recorder,
+            living=lambda: {each.cluster for each in self._core.store.sets()},
+            requester=requester,
+        )
         self._settings = StoredConfig(CONTROLLER, config, self._event_log, self._process.follow)
         if not config.advertised_address:
             warn_of_loopback(config.bind_address, self._logs)
@@ -233,12 +232,18 @@ class Controller:
         self._callbacks = self._make_callbacks() if config.on_role_change else None
         if self._callbacks is not None:
             self._core.role_changed = self._callbacks.role_changed
-        self._slices = self._make_slices(config) if config.kubernetes_sets_path else None
+        has_sets = bool(config.kubernetes_sets_path)
+        self._slices = make_endpoint_slices(self._core, config, os.environ, emit) if has_sets else None
         self._probe_client = self._process.make_client(peers) if config.role_probe_topic else None
-        self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
+        self._probe: RoleProbe | None = None
+        if (client := self._probe_client) is not None:
+            self._probe = RoleProbe(
+                self._core.group, client, self._clock, lambda: self._settings.config, emit, self._core.begin
+            )
         # Queues, and changes that operators plan.
         self._scaling = self._make_scaling()
-        self._autoscaler = self._make_autoscaler()
+        policies = PolicySource(config.scaling_policy_file, self._scaling.documents, emit)
+        self._autoscaler = Autoscaler(self._scaling, policies, self._outlook)
         queries = SwitchoverQueries(self._client)
         # Elections share the answers to queries of a set: those of an election are its own.
         log_ends = LogEndQueries(self._client).query
@@ -257,9 +262,6 @@ class Controller:
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
-
-    def _clusters(self) -> set[str]:
-        return {each.cluster for each in self._core.store.sets()}
 
     def _make_core(
         self,
@@ -301,9 +303,6 @@ class Controller:
             start=self._core.begin,
         )
 
-    def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
-        return make_endpoint_slices(self._core, config, os.environ, self._telemetry.emit)
-
     def _make_scaling(self) -> QueueScaling:
         return QueueScaling(
             group=self._core.group,
@@ -314,18 +313,6 @@ class Controller:
             options=lambda: ScalingOptions.of(self._settings.config),
             emit=self._telemetry.emit,
             begin=self._core.begin,
-        )
-
-    def _make_autoscaler(self) -> Autoscaler:
-        policies = PolicySource(
-            self._settings.config.scaling_policy_file, self._scaling.documents, self._telemetry.emit
-        )
-        return Autoscaler(self._scaling, policies, self._outlook)
-
-    def _make_probe(self, client: RemotingClient) -> RoleProbe:
-        core = self._core
-        return RoleProbe(
-            core.group, client, self._clock, lambda: self._settings.config, self._telemetry.emit, core.begin
         )
 
     def _outlook(self, topic: str) -> AnalysisOutlook:
@@ -453,7 +440,7 @@ class Controller:
 
     def _open_store(self, config: ControllerConfig) -> StoreBackend:
         try:
-            return open_store(config, self._clock, _StoreCalls(self._telemetry.emit, self._tasks))
+            return open_store(config, self._clock, on_loop(self._telemetry.emit), on_loop(self._tasks.report))
         except StoreError as error:
             raise StartFailed(str(error)) from error
 
@@ -469,50 +456,15 @@ class Controller:
             self._core.connection_lost(connection_id)
 
 
-def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) -> StoreBackend:
+def open_store(config: ControllerConfig, clock: Clock, emit: Emit, report: Report) -> StoreBackend:
     """Return the configured store; raises StoreError if it cannot be opened."""
     if config.controller_store == "embedded":
-        return EmbeddedStore(Path(config.controller_store_path), observer)
+        return EmbeddedStore(Path(config.controller_store_path), emit, report)
     # It loads gRPC, which takes a while and which nobody else needs.
     from store.etcd.client import etcd_options  # noqa: PLC0415
     from store.etcd.etcd_store import EtcdStore  # noqa: PLC0415
 
-    return EtcdStore(etcd_options(config, config.controller_group), clock, observer)
-
-
-class _StoreCalls(StoreObserver):
-    """Brings the reports of a store's threads to the event loop."""
-
-    def __init__(self, emit: Emit, tasks: BackgroundTasks) -> None:
-        self._emit, self._tasks = emit, tasks
-        self._loop = asyncio.get_running_loop()
-
-    def _tell(self, event: Event) -> None:
-        self._loop.call_soon_threadsafe(self._emit, event)
-
-    def store_call(self, kind: str, result: str, seconds: float) -> None:
-        """Count one call."""
-        self._tell(failover_events.StoreCalled(operation=kind, result=result, seconds=seconds))
-
-    def store_file_removed(self, error: str) -> None:
-        """Note that the file of the store is gone."""
-        self._tell(failover_events.StoreFileRemoved(error=error))
-
-    def store_file_unseen(self, error: str) -> None:
-        """Note that nobody can check whether it is there."""
-        self._tell(failover_events.StoreFileUnseen(error=error))
-
-    def store_calls_failing(self, kind: str, error: str) -> None:
-        """Note that calls fail."""
-        self._tell(failover_events.StoreCallsFailing(operation=kind, error=error))
-
-    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Note that they succeed again."""
-        self._tell(failover_events.StoreCallsAnswered(operation=kind, silent_ms=silent_ms))
-
-    def task_failed(self, name: str, error: BaseException) -> None:
-        """Report what failed in the background."""
-        self._loop.call_soon_threadsafe(self._tasks.report, name, error)
+    return EtcdStore(etcd_options(config, config.controller_group), clock, emit, report)
 
 
 async def _set(event: asyncio.Event) -> None:

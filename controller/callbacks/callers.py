@@ -37,9 +37,7 @@ class ProgramCaller:
 
     def __init__(self, arguments: tuple[str, ...], executor: Executor, hidden_prefix: str, clock: Clock) -> None:
         """Take the program with its arguments, what runs it, and the prefix of variables that it does not get."""
-        self._arguments = arguments
-        self._clock = clock
-        self._executor = executor
+        self._arguments, self._clock, self._executor = arguments, clock, executor
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden_prefix)}
 
     @property
@@ -60,7 +58,6 @@ class ProgramCaller:
             given_up.set()
 
     async def close(self) -> None:
-        """Run nothing more; waits for nothing."""
         self._executor.shutdown(wait=False)
 
     def _run(self, callback: RoleCallback, timeout_s: float, given_up: Event) -> CallOutcome:
@@ -92,9 +89,7 @@ class ProgramCaller:
 
 class _RunningProgram:
     def __init__(self, program: "subprocess.Popen[bytes]", timeout_s: float, given_up: Event, clock: Clock) -> None:
-        self._program = program
-        self._timeout_s = timeout_s
-        self._clock = clock
+        self._program, self._timeout_s, self._clock = program, timeout_s, clock
         self._ends_ms = clock.now_ms() + round(timeout_s * 1000)
         self._given_up = given_up
         self._output = bytearray()
@@ -179,13 +174,11 @@ class WebhookCaller:
 
     def __init__(self, url: str, token_path: str) -> None:
         """Take where to post, and the file with the token of the receiver; blank for none."""
-        self._url = url
-        self._token_path = token_path
+        self._url, self._token_path = url, token_path
         self._session: aiohttp.ClientSession | None = None
 
     @property
     def problem(self) -> str:
-        """Why nothing can be called at present; blank if something can."""
         try:
             token_in(self._token_path)
         except TokenUnusable as error:
@@ -193,7 +186,6 @@ class WebhookCaller:
         return ""
 
     async def call(self, callback: RoleCallback, timeout_s: float) -> CallOutcome:
-        """Post a callback once."""
         import aiohttp  # noqa: PLC0415  # slow to import, and not needed by a controller without a URL
 
         try:
@@ -207,7 +199,6 @@ class WebhookCaller:
             return CallOutcome(CallResult.FAILED, f"{type(error).__name__}: {error}"[:OUTPUT_BYTES_MAX])
 
     async def close(self) -> None:
-        """Close connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -26,8 +26,6 @@ DELIVERED_FORMAT: Final = 1
 
 
 class DeliveredMaster(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The master that was delivered last of a set."""
-
     epoch: int
     #: None: there was none.
     broker_id: int | None = None
@@ -35,7 +33,6 @@ class DeliveredMaster(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def master(self) -> RoleHolder | None:
-        """The master, None if there was none."""
         return None if self.broker_id is None else RoleHolder(self.broker_id, self.address)
 
     def precedes(self, broker_set: BrokerSet) -> bool:
@@ -79,7 +76,6 @@ class DeliveredMasters:
         return problems
 
     def of_set(self, broker_name: str) -> DeliveredMaster | None:
-        """Return what was delivered last of a set."""
         return self._sets.get(broker_name)
 
     def record(self, change: RoleChange) -> None:
@@ -95,7 +91,6 @@ class DeliveredMasters:
 
     @property
     def has_unstored(self) -> bool:
-        """Whether something is to be stored."""
         return bool(self._unstored)
 
     async def store(self, is_set: Callable[[str], bool]) -> None:
@@ -122,7 +117,6 @@ class DeliveredMasters:
 
 
 def shard_of(broker_name: str) -> str:
-    """Return the name of the document that has a set."""
     return f"{zlib.crc32(broker_name.encode(errors='surrogatepass')) % SHARDS:02x}"
 
 

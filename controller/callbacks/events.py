@@ -80,7 +80,6 @@ class RoleCallbackFailed(_Called, frozen=True, kw_only=True):
     retry_ms: int
 
     def line(self) -> Mapping[str, object]:
-        """Return what it says."""
         result, error, _ = self.outcome
         return {**super().line(), "result": result.value, "error": error, "retry_ms": self.retry_ms}
 

@@ -17,8 +17,6 @@ RETRY_MS: Final = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000)
 
 
 class DueChange(NamedTuple):
-    """A change to deliver now."""
-
     change: RoleChange
     #: From 1 on.
     attempt: int
@@ -147,7 +145,6 @@ class PendingChanges:
         self._end_turn(self._entries.pop(change.broker_name).host)
 
     def clear(self) -> None:
-        """Deliver nothing: another controller leads."""
         for each in (self._entries, self._due, self._lines, self._busy, self._turns):
             each.clear()
 

@@ -40,7 +40,6 @@ class RoleCallback(msgspec.Struct, frozen=True, kw_only=True):
         return f"{change.cluster}/{change.broker_name}/{change.master_epoch}"
 
     def body(self) -> bytes:
-        """Return it as JSON."""
         change = self.change
         fields: dict[str, Any] = {
             "event": "roleChange",
@@ -104,8 +103,6 @@ class CallResult(StrEnum):
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended."""
-
     result: CallResult
     #: Why it was not delivered, in words; blank if it was.
     error: str = ""

@@ -74,7 +74,6 @@ class RoleCallbacks:
         self._round: Iterator[str] = iter(())
 
     def role_changed(self, change: RoleChange) -> None:
-        """Deliver the change of a set soon; waits for nothing."""
         self._reported[change.broker_name] = change
         self._wake.set()
 
@@ -84,10 +83,7 @@ class RoleCallbacks:
         return self._group.is_leader and self._term == self._group.term
 
     def redeliver(self, prefix: str) -> int:
-        """Call all sets whose names begin so once more with their present masters; returns how many those are.
-
-        To be called on a controller that `is_ready`.
-        """
+        """Call the sets whose names begin so once more; returns how many. Only on a controller that `is_ready`."""
         found = [
             each
             for each in self._sets.sets()
@@ -101,12 +97,10 @@ class RoleCallbacks:
         return len(found)
 
     def measures(self) -> Iterator[Measure]:
-        """Yield what is not delivered; nothing is on a controller that does not lead."""
         yield Measure(UNDELIVERED, len(self.pending))
         yield Measure(UNDELIVERED_SINCE, unix_s(self.pending.oldest_ms, self._clock))
 
     async def deliver_role_changes(self) -> None:
-        """Deliver for ever, while this controller leads."""
         if problem := self._caller.problem:
             self._emit(RoleCallbackUnusable(error=problem))
         try:
@@ -135,12 +129,10 @@ class RoleCallbacks:
                 self.pending.drop(due.change)
             else:
                 self._begin(due)
-        if self._delivered.has_unstored and self._storing is None:
+        if self._delivered.has_unstored and (self._storing is None or self._storing.done()):
             self._storing = self._start(self._store_delivered())
-            self._storing.add_done_callback(self._stored)
 
     async def close(self) -> None:
-        """Give up what is under way, and call nothing more."""
         self._give_up()
         await self._caller.close()
 
@@ -257,9 +249,6 @@ class RoleCallbacks:
         except StoreError as error:
             self._emit(RoleCallbacksNotStored(error=str(error)))
             await asyncio.sleep(1)
-
-    def _stored(self, _: "asyncio.Task[bool]") -> None:
-        self._storing = None
 
     def _give_up(self) -> None:
         """End all calls, and expect nothing to be delivered: the next leader finds it in the store."""

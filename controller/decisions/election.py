@@ -53,8 +53,6 @@ _CHOSEN: Final = frozenset({Verdict.ELECTED, Verdict.KEPT})
 
 
 class Candidate(NamedTuple):
-    """One broker of the set, as the election saw it."""
-
     broker_id: int
     heartbeat: LastHeartbeat | None
     in_sync: bool
@@ -72,8 +70,6 @@ class ElectionResult(StrEnum):
 
 
 class Election(Struct, frozen=True, kw_only=True):
-    """An election and its reason."""
-
     result: ElectionResult
     #: What happens; None if nothing does.
     event: MasterElected | MasterLost | None
@@ -127,32 +123,23 @@ def decide_election(
 
 
 def elect(broker_set: BrokerSet, view: ClusterView, request: ElectionRequest) -> Election:
-    """Return who leads the set from now on."""
     alive = {i: heartbeat for i, heartbeat in view.trusted.items() if i in broker_set.replicas}
-    contest = _Contest(
-        broker_set,
-        alive,
-        frozenset(view.heartbeats),
-        frozenset(view.heartbeats).union(view.may_live),
-        _shortened(broker_set, alive, view, request),
-        frozenset(view.failed),
-        frozenset(view.last),
-    )
+    contest = _Contest(broker_set, view, alive, _shortened(broker_set, alive, view, request))
     if not (broker_set.is_elected or request.is_designated) and view.has_non_member_logs(broker_set):
         # New brokers with empty logs must not lead where an old one lives: it would not follow, or lose everything.
         return _nobody(contest, request, Verdict.NOT_BEFORE_NON_MEMBER)
     if (view.is_ahead_of(broker_set) or broker_set.is_rebuilding) and not request.is_designated:
-        return _longest(contest, view, request)
+        return _longest(contest, request)
     if not broker_set.is_elected:
         return _first(contest, request)
     if not request.is_designated and _is_undecided(contest):
         return _nobody(contest, request)
-    return _most_complete(contest, view, request)
+    return _most_complete(contest, request)
 
 
-def _most_complete(contest: "_Contest", view: ClusterView, request: ElectionRequest) -> Election:
+def _most_complete(contest: "_Contest", request: ElectionRequest) -> Election:
     """Let the longest log lead of those that have all that was confirmed; of all where that is allowed."""
-    complete = _complete(contest, view)
+    complete = _complete(contest)
     if request.is_designated and request.holds_all:
         complete |= {i: contest.alive[i] for i in contest.with_whole_log if i == request.broker_id}
     designated = contest.shortened.get(request.broker_id or 0) if request.is_designated else None
@@ -165,7 +152,7 @@ def _most_complete(contest: "_Contest", view: ClusterView, request: ElectionRequ
     for eligible in (complete, contest.alive) if _opens_to_all(contest, request) else (complete,):
         chosen = _choose(contest.broker_set, eligible, request)
         if chosen is not None:
-            doubt = _doubt(contest, view, eligible, chosen, request)
+            doubt = _doubt(contest, eligible, chosen, request)
             if doubt is not None:
                 return _nobody(contest, request, doubt)
             return _elected(contest, eligible, chosen, request, is_unclean=chosen not in complete)
@@ -173,7 +160,7 @@ def _most_complete(contest: "_Contest", view: ClusterView, request: ElectionRequ
 
 
 def _doubt(
-    contest: "_Contest", view: ClusterView, eligible: Mapping[int, LastHeartbeat], chosen: int, request: ElectionRequest
+    contest: "_Contest", eligible: Mapping[int, LastHeartbeat], chosen: int, request: ElectionRequest
 ) -> Verdict | None:
     """Return why it is not certain yet that the chosen has all that was confirmed; an operator decides without.
 
@@ -184,6 +171,7 @@ def _doubt(
         return None
     if _is_overdue(eligible[chosen], request) and not all(_is_overdue(each, request) for each in eligible.values()):
         return Verdict.AWAITS_LONGER
+    view = contest.view
     if request.allows_unclean or not view.log_ends.is_on_fixed_number:
         return None
     if view.lacks_answers(contest.broker_set, request.fresh_from_ms):
@@ -192,13 +180,13 @@ def _doubt(
     return Verdict.OUTSIDER_AHEAD if longest > eligible[chosen].progress else None
 
 
-def _complete(contest: "_Contest", view: ClusterView) -> dict[int, LastHeartbeat]:
+def _complete(contest: "_Contest") -> dict[int, LastHeartbeat]:
     """Return the living that have all that was confirmed, as far as is known: those in sync.
 
     Where brokers confirm what is on a fixed number of replicas, one out of sync may hold more than all of those. In the
     same epoch logs do not differ before they end, so the longer one has all that the others have.
     """
-    broker_set, log_ends = contest.broker_set, view.log_ends
+    broker_set, log_ends = contest.broker_set, contest.view.log_ends
     in_sync = {i: contest.alive[i] for i in contest.with_whole_log if i in broker_set.sync_state_set}
     longest = max((log_ends.by_id[i].progress for i in in_sync if i in log_ends.by_id), default=None)
     if not log_ends.is_on_fixed_number or longest is None:
@@ -221,26 +209,22 @@ def _opens_to_all(contest: "_Contest", request: ElectionRequest) -> bool:
 
 class _Contest(NamedTuple):
     broker_set: BrokerSet
+    view: ClusterView
     alive: Mapping[int, LastHeartbeat]
-    #: Also suspects.
-    heartbeat: frozenset[int]
-    #: Also those without contact that are not certainly lost.
-    may_live: frozenset[int]
     #: The living that report less of the log than they were known to have.
     shortened: Mapping[int, "_Shortened"] = {}
-    #: Judged to have failed, also those that may live because nobody at all is in contact.
-    failed: frozenset[int] = frozenset()
-    #: In contact once, since this controller runs.
-    contacted: frozenset[int] = frozenset()
 
     @property
     def with_whole_log(self) -> list[int]:
-        """The living that report no less of the log than they were known to have."""
         return [i for i in self.alive if i not in self.shortened]
 
     @property
+    def may_live(self) -> frozenset[int]:
+        """Also suspects, and those without contact that are not certainly lost."""
+        return frozenset(self.view.heartbeats).union(self.view.may_live)
+
+    @property
     def may_be_led(self) -> bool:
-        """The master is not known to have failed."""
         return self.broker_set.master in self.may_live
 
 
@@ -270,7 +254,6 @@ def _shortened(
 
 
 def is_shortened(broker_set: BrokerSet, broker_id: int, heartbeat: LastHeartbeat) -> bool:
-    """Return whether a member reports less of the log than it was known to have."""
     return _length(broker_set, heartbeat) < broker_set.replicas[broker_id].log_end
 
 
@@ -315,18 +298,18 @@ def _first(contest: _Contest, request: ElectionRequest) -> Election:
     return Election(result=ElectionResult.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
 
 
-def _longest(contest: _Contest, view: ClusterView, request: ElectionRequest) -> Election:
+def _longest(contest: _Contest, request: ElectionRequest) -> Election:
     """Let the longest log lead where the store is older than the logs: its SyncStateSet proves nothing any more.
 
     So all brokers in contact must have reported their log ends, and none may be suspect. The master is elected anew if
     it has the longest: brokers follow none at an epoch that they have seen already.
     """
-    heartbeat = {i: each for i, each in view.heartbeats.items() if i in contest.broker_set.replicas}
+    heartbeat = {i: each for i, each in contest.view.heartbeats.items() if i in contest.broker_set.replicas}
     is_known = heartbeat.keys() <= contest.alive.keys() and not any(
         each.awaits_heartbeat for each in heartbeat.values()
     )
     by_log = ElectionRequest()
-    chosen = _choose(replace(contest.broker_set, master=None), _serving(contest, view), by_log) if is_known else None
+    chosen = _choose(replace(contest.broker_set, master=None), _serving(contest), by_log) if is_known else None
     if chosen is None:
         # A loss would move the stored epoch, and with it what shows that the store is behind.
         return replace(_nobody(contest, request), event=None)
@@ -338,13 +321,14 @@ def _longest(contest: _Contest, view: ClusterView, request: ElectionRequest) -> 
     )
 
 
-def _serving(contest: _Contest, view: ClusterView) -> Mapping[int, LastHeartbeat]:
+def _serving(contest: _Contest) -> Mapping[int, LastHeartbeat]:
     """Return who serves as master at the highest epoch, as all others follow it and its log grows; else all.
 
     While only some have answered, offsets of different moments are compared: only those whose old heartbeats are no
     shorter than any answer, as their logs can only be longer by now. Some may never answer: they cannot be reached.
     """
     highest = max((heartbeat.epoch for heartbeat in contest.alive.values()), default=0)
+    view = contest.view
     masters, known = view.log_ends.masters, view.known_log_ends
     serving = {i: heartbeat for i, heartbeat in contest.alive.items() if i in masters and heartbeat.epoch == highest}
     master = contest.broker_set.master
@@ -435,12 +419,12 @@ def _candidates(contest: _Contest, verdict: Callable[[int], Verdict]) -> tuple[C
             is_passed_over = found not in _CHOSEN and broker_id in contest.broker_set.sync_state_set
             shortened = contest.shortened.get(broker_id)
             return Verdict.LOG_SHRANK if is_passed_over and shortened and not shortened.is_outdated else found
-        if broker_id in contest.heartbeat:
+        if broker_id in contest.view.heartbeats:
             return Verdict.SUSPECT
-        if broker_id in contest.failed or broker_id not in contest.may_live:
+        if broker_id in contest.view.failed or broker_id not in contest.may_live:
             return Verdict.NOT_ALIVE
         # One that had failed may be probed anew.
-        return Verdict.SUSPECT if broker_id in contest.contacted else Verdict.NO_CONTACT_YET
+        return Verdict.SUSPECT if broker_id in contest.view.last else Verdict.NO_CONTACT_YET
 
     shrunk = {i: each.bytes for i, each in contest.shortened.items() if not each.is_outdated}
     in_sync = contest.broker_set.sync_state_set

@@ -47,10 +47,7 @@ def known_log_ends(
 def known_at_election(
     broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], broker_id: int, elected: LastHeartbeat
 ) -> tuple[EpochWritten | LogEndsKnown, ...]:
-    """Return what brokers are known to have just before `broker_id` is elected.
-
-    What it has copied in the epoch of its master is in the log of that one too.
-    """
+    """Return what brokers are known to have just before an election: what the elected has copied its master has."""
     master, former = broker_set.master, _of_master(broker_set, last)
     has_copied = former is not None and former.epoch == elected.epoch and broker_id in broker_set.sync_state_set
     if master is not None and former is not None and has_copied:

@@ -52,8 +52,6 @@ ADOPTED_EPOCH_MAX: Final = RAISED_EPOCH_MAX - RECOVERY_MARGIN
 
 
 class Applicant(Struct, frozen=True, kw_only=True):
-    """A broker that wants an id."""
-
     cluster: str
     broker_name: str
     broker_id: int
@@ -291,7 +289,6 @@ class WantedSyncStateSet(Struct, frozen=True, kw_only=True):
 
 
 def decide_alteration(entry: StoredSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SetDecision[None]:
-    """Decide whether the SyncStateSet becomes what a master reports."""
     if entry.broker_set is None:
         raise SyncStateSetRefused(f"there is no set {wanted.broker_name}")
     return SetDecision(reply=None, events=(alter(entry.broker_set, wanted, alive),))

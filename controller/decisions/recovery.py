@@ -44,10 +44,7 @@ class Recovery:
         self._disputes: dict[str, int] = {}
 
     def reported(self, broker_set: BrokerSet, wanted: WantedSyncStateSet, source: Source, now_ms: int) -> None:
-        """Take note of a report of the SyncStateSet, if it comes from where the heartbeats of a member come from.
-
-        It thinks that it leads; an old backup may well name another master.
-        """
+        """Note a report of the SyncStateSet from where a member's heartbeats come from: it thinks that it leads."""
         name = broker_set.broker_name
         heartbeats = self._live.get(BrokerKey(name, wanted.master))
         is_own = heartbeats is not None and _is_same(heartbeats.own, source)
@@ -70,10 +67,7 @@ class Recovery:
             del self._reports[name]
 
     def reported_epochs(self, broker_name: str) -> Mapping[int, int]:
-        """Return the master epochs that members of a set report to lead at, and that the store does not know.
-
-        Forgets those of brokers that have been in contact since without another report.
-        """
+        """Return the master epochs at which members report to lead, and that the store does not know."""
         reports, heartbeats = self._reports.get(broker_name), self._live.of_set(broker_name)
         if reports is None:
             return {}
@@ -83,7 +77,6 @@ class Recovery:
         return {broker_id: each.master_epoch for broker_id, each in reports.items() if each.is_confirmed}
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
-        """Return whether brokers of a set are proven to know more than the store."""
         return self._view(broker_set).is_ahead_of(broker_set)
 
     def disputed(self, broker_set: BrokerSet, now_ms: int) -> Mapping[int, int]:
@@ -117,7 +110,6 @@ class Recovery:
         self._disputes.pop(broker_name, None)
 
     def clear(self) -> None:
-        """Forget everything: another controller leads."""
         self._since_ms.clear()
         self._reports.clear()
         self._disputes.clear()

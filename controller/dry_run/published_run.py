@@ -41,8 +41,6 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRun:
-    """The dry run of a topic in one cluster."""
-
     cluster: str
     policy: ScalingPolicy
     start: DryRunStart
@@ -51,11 +49,9 @@ class TopicRun:
 
     @property
     def changes(self) -> list[ScalingVerdict]:
-        """The resizes that would have been."""
         return [each for each in self.verdicts if each.is_change]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield its rows, each with all columns."""
         who = {"cluster": self.cluster or None, "topic": self.samples[0].topic}
         for row in (self._of_topic(), *self._of_changes(), *self._of_kept(), *self._of_hours()):
             yield {column.name: None for column in COLUMNS} | who | row

@@ -55,10 +55,7 @@ _decode_queues: Final = msgspec.json.Decoder(_QueuesRow).decode
 
 
 def samples_of(folder: Path, topic: str, first: datetime, last: datetime) -> dict[str, list[RecordedSample]]:
-    """Return the samples of a topic by cluster, in the order of time; those of one round at the same moment.
-
-    Lines that cannot be read are left out.
-    """
+    """Return the readable samples of a topic by cluster, in the order of time; those of a round at one moment."""
     found: defaultdict[str, list[RecordedSample]] = defaultdict(list)
     for line in _lines(folder, OFFSET_SAMPLE.name, topic, first, last):
         try:

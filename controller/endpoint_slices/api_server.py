@@ -46,8 +46,6 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class ApiServer:
-    """The API server of the cluster."""
-
     def __init__(self, host: str, port: int, credentials: Path) -> None:
         """`credentials` is the folder with `token` and `ca.crt`."""
         # Here and not at the first round: it takes up to a second, in which a leader could do nothing else.
@@ -58,7 +56,6 @@ class ApiServer:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["Slices"]:
-        """Yield the slices, with the credentials as they are now. Raises ApiFailed."""
         import aiohttp  # noqa: PLC0415  # it was loaded with this object
 
         token, context = await asyncio.to_thread(_credentials_in, self._credentials)
@@ -78,7 +75,6 @@ class Slices:
         self._session, self._url = session, url
 
     async def read(self, namespace: str, name: str) -> EndpointSlice | None:
-        """Return a slice; None if there is none."""
         status, data = await self._call("GET", f"{namespace}/endpointslices/{name}", None)
         if status == HTTPStatus.NOT_FOUND:
             return None

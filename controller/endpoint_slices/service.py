@@ -12,6 +12,7 @@ Java's.
 import asyncio
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -53,10 +54,7 @@ LINES_PERIOD_MS: Final = 60_000
 
 
 class FailureReports:
-    """Reports each reason once, until the set for which it was reported is well or fails for another one.
-
-    So an outage of the server, which fails all sets for one reason, is one line, and another reason is a line again.
-    """
+    """Reports a reason once, until its set is well or fails for another one: an outage is one line."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -78,7 +76,6 @@ class FailureReports:
         self._reported.pop(broker_name, None)
 
     def succeeded(self, broker_name: str, failures: int) -> None:
-        """Report that a set is well again, if a failure of it was reported."""
         if self._reported.pop(broker_name, None) is not None:
             self._emit(EndpointSlicesRecovered(broker=broker_name, failures=failures))
 
@@ -97,17 +94,15 @@ ROUND_S: Final = 30.0
 _TRIES: Final = 3
 
 
+@dataclass(slots=True, eq=False)
 class _Published:
-    __slots__ = ("broker_set", "due_ms", "failures", "service", "stale_since_ms", "tried_ms", "wanted")
-
-    def __init__(self, service: ServiceSet) -> None:
-        self.service = service
-        self.broker_set: BrokerSet | None = None
-        self.wanted: WantedSlices | None = None
-        self.due_ms = 0
-        self.tried_ms = 0
-        self.failures = 0
-        self.stale_since_ms: int | None = None
+    service: ServiceSet
+    broker_set: "BrokerSet | None" = None
+    wanted: WantedSlices | None = None
+    due_ms: int = 0
+    tried_ms: int = 0
+    failures: int = 0
+    stale_since_ms: int | None = None
 
     @property
     def urgency(self) -> tuple[bool, int]:
@@ -132,8 +127,6 @@ class _Round:
 
 
 class EndpointSlices:
-    """The slices of all sets with a Service."""
-
     def __init__(
         self,
         group: Group,
@@ -150,13 +143,11 @@ class EndpointSlices:
         self._reports = FailureReports(emit)
 
     async def publish_brokers(self) -> None:
-        """Publish for ever, while this controller leads."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     def measures(self) -> Iterator[Measure]:
-        """Yield how many sets are not as wanted, on a controller that leads."""
         if self._leads():
             since = [each.stale_since_ms for each in self._published if each.stale_since_ms is not None]
             left_out = sum(len(each.wanted.left_out) for each in self._published if each.wanted is not None)
@@ -165,7 +156,6 @@ class EndpointSlices:
             yield Measure(NOT_PUBLISHED, left_out)
 
     async def look(self) -> None:
-        """Compare the slices that are due, if this controller leads."""
         if not self._group.is_leader:
             self._published, self._term = [], 0
             return

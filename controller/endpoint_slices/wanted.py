@@ -32,8 +32,6 @@ class _Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class Metadata(_Shape, frozen=True, kw_only=True):
-    """Of a slice."""
-
     name: str
     namespace: str
     labels: dict[str, str] | None = None
@@ -52,16 +50,12 @@ class Conditions(_Shape, frozen=True, kw_only=True):
 
 
 class SliceEndpoint(_Shape, frozen=True, kw_only=True):
-    """One broker."""
-
     addresses: list[str]
     conditions: Conditions = Conditions()
     hostname: str | None = None
 
 
 class Port(_Shape, frozen=True, kw_only=True):
-    """Of all endpoints of a slice."""
-
     port: int | None = None
     name: str = ""
     protocol: str = "TCP"
@@ -84,23 +78,18 @@ _READY: Final = Conditions(ready=True)
 
 
 class WantedSlices(NamedTuple):
-    """What is published of a set."""
-
     slices: tuple[EndpointSlice, ...]
     #: By broker id, why a broker is not published.
     left_out: Mapping[int, str]
 
 
 class ForeignSlice(Exception):
-    """A slice of the name is there, and somebody else writes it."""
-
     def __init__(self, name: str, managed_by: str) -> None:
         self.name, self.managed_by = name, managed_by
         super().__init__(f"EndpointSlice {name} is written by {managed_by or 'somebody else'}: remove it")
 
 
 def wanted_slices(service: ServiceSet, broker_set: BrokerSet) -> WantedSlices:
-    """Return what is published of a set."""
     left_out: dict[int, str] = {}
     endpoints: dict[str, list[SliceEndpoint]] = {family: [] for family in _FAMILIES}
     for broker_id, replica in sorted(broker_set.replicas.items()):

@@ -48,8 +48,6 @@ MAY_BE_UNCLEAN: Final = REQUESTED - {Trigger.SWITCHOVER}
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there was an election."""
-
     trigger: Trigger
     #: One sentence.
     why: str
@@ -71,8 +69,6 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker of the set in an election."""
-
     broker_id: int
     address: str
     in_sync: bool
@@ -98,13 +94,10 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total_ms(self) -> int:
-        """How long all of them took together."""
         return (self.suspect_ms or 0) + (self.judge_ms or 0) + (self.fence_ms or 0) + self.commit_ms
 
 
 class NotificationResult(NamedTuple):
-    """The result of notifying one broker of its role."""
-
     result: str
     #: From the stored result until then.
     after_ms: int
@@ -155,8 +148,6 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
 
 
 class HeldElection(NamedTuple):
-    """An election that was held, with what was known of the brokers."""
-
     before: BrokerSet
     after: BrokerSet
     cause: Cause
@@ -191,31 +182,14 @@ class ElectionLog:
         return reversed(self._records)
 
     def of_set(self, broker_name: str) -> ElectionRecord | None:
-        """Return the last election of a set that is still known."""
         return self._last.get(broker_name)
 
     def why(self, broker_name: str, master_epoch: int) -> str:
         """Return why a set has had its master since an epoch; blank if no election known here began it."""
-        record = self._beginning(broker_name, master_epoch)
+        record = self.beginning(broker_name, master_epoch)
         return record.cause.why if record is not None else ""
 
-    def elected_unix_ms(self, broker_name: str, master_epoch: int) -> int | None:
-        """Return when the master of a set was elected in an epoch; None if no election known here began it."""
-        record = self._beginning(broker_name, master_epoch)
-        return record.unix_ms if record is not None else None
-
-    def was_unclean(self, broker_name: str, master_epoch: int) -> bool | None:
-        """Return whether an epoch began with a master that was not in sync; None if no election known here began it."""
-        record = self._beginning(broker_name, master_epoch)
-        return record.is_unclean if record is not None else None
-
-    def has_confirmed(self, broker_name: str, master_epoch: int, broker_id: int) -> bool:
-        """Return whether a broker has confirmed the notification of the election that began an epoch."""
-        record = self._beginning(broker_name, master_epoch)
-        notified = record.notified.get(broker_id) if record is not None else None
-        return notified is not None and notified.result == "ok"
-
-    def _beginning(self, broker_name: str, master_epoch: int) -> ElectionRecord | None:
+    def beginning(self, broker_name: str, master_epoch: int) -> ElectionRecord | None:
         """Return the last election of a set that elected a master, if an epoch began with it."""
         record = self._began.get(broker_name)
         return record if record is not None and record.master_epoch == master_epoch else None
@@ -417,10 +391,7 @@ def _is_without_effect(held: HeldElection, reports: Sequence[CandidateReport]) -
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
-    """Return whether two elections left all as it was and ended alike, whoever requested them.
-
-    An operator's choice counts.
-    """
+    """Return whether two elections left all as it was and ended alike; an operator's choice counts."""
 
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)

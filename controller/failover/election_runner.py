@@ -61,11 +61,7 @@ class Confirmations:
         start: Callable[..., object],
         query_master: Callable[[str], Awaitable[int | None]],
     ) -> None:
-        """`query_master` queries the broker at an address; `start` starts a background task."""
-        self._live = live
-        self._clock = clock
-        self._start = start
-        self._query_master = query_master
+        self._live, self._clock, self._start, self._query_master = live, clock, start, query_master
         self._confirmed_on: dict[str, int] = {}
         self._queried: dict[str, _Queried] = {}
         self._under_way = 0
@@ -105,7 +101,6 @@ class Confirmations:
         return replace(answered, confirmed_on=min((each for each in confirmed_on if each > 1), default=1))
 
     def remove(self, broker_name: str) -> None:
-        """Forget a set that is gone."""
         self._confirmed_on.pop(broker_name, None)
         self._queried.pop(broker_name, None)
 
@@ -141,8 +136,6 @@ class _Responses(NamedTuple):
 
 
 class ElectionOutcome(NamedTuple):
-    """How an election ended."""
-
     broker_set: BrokerSet
     result: ElectionResult
     reason: str
@@ -153,8 +146,6 @@ class ElectionOutcome(NamedTuple):
 
 
 class ElectionRunner:
-    """Finds masters."""
-
     def __init__(
         self,
         state: ClusterState,
@@ -163,15 +154,12 @@ class ElectionRunner:
         confirmations: Confirmations,
         query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]],
     ) -> None:
-        """`query_log_ends` requests the ends of their logs from brokers."""
         self._state = state
         self._store, self._live, self._detector = state.store, state.live, state.detector
         self._recovery, self._fences = state.recovery, state.fences
         self._clock, self._config, self._emit = state.clock, state.config, state.emit
         self._perform = state.perform
-        self._writer = writer
-        self.log = log
-        self.confirmations = confirmations
+        self._writer, self.log, self.confirmations = writer, log, confirmations
         self._query_log_ends = query_log_ends
         #: The master epoch of each set that brokers are known to have been notified of.
         self._notified_epochs: dict[str, int] = {}
@@ -355,7 +343,6 @@ class ElectionRunner:
         )
 
     def is_running(self, broker_name: str) -> bool:
-        """Return whether an election of a set is being decided and stored."""
         return broker_name in self._under_way
 
     def resend_unconfirmed_role(self, broker_set: BrokerSet) -> None:
@@ -397,7 +384,6 @@ class ElectionRunner:
             self._perform(self._notification(broker_set, 0, now_ms, self._live.alive(name, now_ms)))
 
     def remove(self, broker_name: str) -> None:
-        """Forget a set that is gone."""
         self._notified_epochs.pop(broker_name, None)
         self._fences.cleaned.pop(broker_name, None)
         self.confirmations.remove(broker_name)
@@ -406,7 +392,6 @@ class ElectionRunner:
         self._without_master_ms.pop(broker_name, None)
 
     def deposed(self) -> None:
-        """Expect nothing more of what could not be stored: another controller leads."""
         self._attempts.clear()
         self._without_master_ms.clear()
         self._fences.cleaned.clear()
@@ -465,10 +450,7 @@ class ElectionRunner:
             self._perform(self._notification(broker_set, 0, self._clock.now_ms(), {broker_id}))
 
     def brokers_cleaned(self, before: BrokerSet, after: BrokerSet) -> None:
-        """Keep a master that was removed and may go on: it is notified once another is elected.
-
-        To be called before it is forgotten.
-        """
+        """Keep a removed master that may go on, to notify it of the next; to be called before it is forgotten."""
         name, master, now_ms = before.broker_name, before.master, self._clock.now_ms()
         if master is None or master in after.replicas:
             return

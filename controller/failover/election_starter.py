@@ -38,21 +38,17 @@ class ElectionRetries:
         self._tried_soon: set[str] = set()
 
     def pause(self, broker_name: str, now_ms: int) -> None:
-        """Try no other election of a set for _AGAIN_MS: one begins."""
         self._paused_until_ms[broker_name] = now_ms + _AGAIN_MS
 
     def end_pause(self, broker_name: str) -> None:
-        """Allow the next election of a paused set at once."""
         del self._paused_until_ms[broker_name]
 
     def drop_ended(self, now_ms: int) -> None:
-        """Drop the pauses that have ended."""
         self._paused_until_ms = {
             name: until_ms for name, until_ms in self._paused_until_ms.items() if until_ms > now_ms
         }
 
     def is_paused(self, broker_name: str) -> bool:
-        """Return whether no election of a set is to be tried now."""
         return broker_name in self._paused_until_ms
 
     def try_soon(self, broker_name: str, now_ms: int) -> bool:
@@ -66,12 +62,10 @@ class ElectionRetries:
         return broker_name in soon
 
     def end_wait(self, broker_name: str) -> None:
-        """Record that a set waits for no broker: its next wait counts anew."""
         self._waiting_since_ms.pop(broker_name, None)
         self._tried_soon.discard(broker_name)
 
     def clear_waits(self) -> None:
-        """Drop all waits: another controller leads."""
         self._waiting_since_ms.clear()
         self._tried_soon.clear()
 
@@ -118,12 +112,10 @@ class ElectionStarter:
                 self.begin(broker_set, cause)
 
     def clear(self) -> None:
-        """Drop all that waits: another controller leads."""
         self._fenced.clear()
         self.retries.clear_waits()
 
     def remove(self, broker_name: str) -> None:
-        """Forget a set that is gone."""
         self._fenced.pop(broker_name, None)
         self.retries.end_wait(broker_name)
 
@@ -147,7 +139,6 @@ class ElectionStarter:
 
 
 def _fenced(cause: Cause, left: Sequence[str], now_ms: int) -> Cause:
-    """Return the cause of an election with what it has waited for."""
     ended = "no host that checks its role leads to it any more"
     if left:
         others = f" and {len(left) - 1} others" if len(left) > 1 else ""

@@ -8,10 +8,11 @@ from operator import add
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Registrant
-from controller.failover.election_log import LOSSES, CandidateReport, ElectionRecord, NotificationResult
+from controller.failover.election_log import LOSSES, CandidateReport, ElectionRecord, NotificationResult, Phases
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import (
     PROOFS,
@@ -30,6 +31,7 @@ from history.server_rows import lifecycle
 from serving.logging.events import Level
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX
 from serving.telemetry.events import Count, Counter, Event, Gauge, Observation, Timer, Total
+from store import events as store_events
 from store.store import Changed, ControllerMember
 
 
@@ -77,6 +79,7 @@ Effect = NotifyRoleChanged | ProbeBroker | CheckReachability
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
+#: The first are those of an election, as `Phases` has them.
 _PHASES: Final = ("detect", "judge", "fence", "commit", "notify", "total", "serve")
 _RESULTS: Final = tuple(result.value for result in ElectionResult)
 #: How a failover ended that brought a new master; otherwise it is the result of its election.
@@ -86,10 +89,7 @@ _FAILED_OVER: Final = "failed_over"
 
 ROLE: Final = Gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader, as with the Java controller.")
 LEADER_CHANGES: Final = Total("leader_changes", "Changes of the leading controller, seen from this one.")
-STORE_CALLS: Final = Counter(
-    "store_txn", "Calls to the store, reads included, by operation and result.", ("operation", "result")
-)
-STORE_DURATION: Final = Timer("store_txn_duration_seconds", "Duration of calls to the store.", ("operation",))
+STORE_CALLS, STORE_DURATION = store_events.STORE_CALLS, store_events.STORE_DURATION
 SUSPENSIONS: Final = Counter(
     "failure_detection_suspensions",
     "Process pauses and delays of the store, after which no broker was declared failed for a round of heartbeats.",
@@ -202,7 +202,6 @@ class SetRow(NamedTuple):
     ago_ms: int = 0
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield it."""
         ago_us = self.ago_ms * 1000
         then = Moment(moment.unix_us - ago_us, moment.mono_us - ago_us)
         columns = dict(self.columns)
@@ -247,63 +246,10 @@ class StoreFailed(Event, frozen=True, kw_only=True):
     error: str
 
 
-class StoreFileRemoved(Event, frozen=True, kw_only=True):
-    """The file of the embedded store was removed or replaced while the controller ran. The controller stores nothing
-    and leads no more, even if the file comes back."""
-
-    level = Level.ERROR
-    advice = (
-        "Stop whatever else uses that folder, put the file back, and restart the controller: see "
-        "controller/OPERATIONS.md."
-    )
-    error: str
-
-
-class StoreFileUnseen(Event, frozen=True, kw_only=True):
-    """The operating system does not report whether the file of the embedded store exists (no permission, a failing disk
-    or network file system). Changes are refused meanwhile; after 10 s the file counts as removed."""
-
-    level = Level.ERROR
-    advice = "Check the disk, the mount and the permissions of the folder: see controller/OPERATIONS.md."
-    error: str
-
-
-class StoreCallsFailing(Event, frozen=True, kw_only=True):
-    """Calls of this kind to etcd fail; logged once per kind until one succeeds. `look`, `grant`, `campaign` and `renew`
-    decide who leads: while they fail nobody can lead."""
-
-    level = Level.ERROR
-    advice = "Check etcd: see controller/OPERATIONS.md. Controllers need no restart."
-    operation: str
-    error: str
-
-    def rows(self) -> tuple[Record]:
-        return (lifecycle("etcd_lost", reason=self.error),)
-
-
-class StoreCallsAnswered(Event, frozen=True, kw_only=True):
-    """etcd answers calls of this kind again."""
-
-    operation: str
-    silent_ms: int
-
-    def rows(self) -> tuple[Record]:
-        return (lifecycle("etcd_restored", reason=self.operation),)
-
-
-class StoreCalled(Event, frozen=True, kw_only=True):
-    """One call to the store."""
-
-    level = None
-    operation: str
-    result: str
-    seconds: float
-
-    def counted(self) -> tuple[Count]:
-        return (Count(STORE_CALLS, (self.operation, self.result)),)
-
-    def observed(self) -> tuple[Observation]:
-        return (Observation(STORE_DURATION, self.seconds, (self.operation,)),)
+# As the page has them: those of the store itself.
+StoreFileRemoved, StoreFileUnseen = store_events.StoreFileRemoved, store_events.StoreFileUnseen
+StoreCallsFailing, StoreCallsAnswered = store_events.StoreCallsFailing, store_events.StoreCallsAnswered
+StoreCalled = store_events.StoreCalled
 
 
 class FailureDetectionSuspended(Event, frozen=True, kw_only=True):
@@ -354,7 +300,6 @@ class HeartbeatsResumed(Event, frozen=True, kw_only=True):
 
 
 def hosts_changed(news: HostsChange) -> Event:
-    """Return the event of most hosts that are silent, or no longer."""
     if news.event is HostsChangeKind.BACK:
         return HeartbeatsResumed(gap_ms=news.silent_ms)
     event = HostsSilent if news.event is HostsChangeKind.SILENT else SilentHostsGivenUp
@@ -438,7 +383,6 @@ class MasterRestarted(Event, frozen=True, kw_only=True):
 
 
 def broker_started(registrant: Registrant, changed: Changed[None]) -> Iterator[Event]:
-    """Yield the events of a broker that has registered."""
     before, after = changed.before, changed.after
     assert after is not None, "only members start"
     if before is not None and before.differs_only_in_log_ends(after) and after.is_rebuilding:
@@ -620,10 +564,7 @@ class _Election(Event, frozen=True, kw_only=True):
         "master_epoch",
         "sync_state_set_epoch",
         "candidates",
-        "suspect_ms",
-        "judge_ms",
-        "fence_ms",
-        "commit_ms",
+        *Phases.__struct_fields__,
     )
     record: ElectionRecord
 
@@ -635,14 +576,7 @@ class _Election(Event, frozen=True, kw_only=True):
             yield Count(FAILOVERS, (record.cluster, cause.evidence or cause.trigger.value, outcome))
 
     def observed(self) -> Iterator[Observation]:
-        phases = self.record.phases
-        lasted = {
-            "detect": phases.suspect_ms,
-            "judge": phases.judge_ms,
-            "fence": phases.fence_ms,
-            "commit": phases.commit_ms,
-        }
-        for phase, lasted_ms in lasted.items():
+        for phase, lasted_ms in zip(_PHASES, asdict(self.record.phases).values(), strict=False):
             if lasted_ms is not None:
                 yield Observation(FAILOVER_PHASES, lasted_ms / 1000, (phase,))
 
@@ -668,10 +602,7 @@ class _Election(Event, frozen=True, kw_only=True):
                 }
                 for report in record.reports
             ],
-            "suspect_ms": record.phases.suspect_ms,
-            "judge_ms": record.phases.judge_ms,
-            "fence_ms": record.phases.fence_ms,
-            "commit_ms": record.phases.commit_ms,
+            **asdict(record.phases),
         }
 
     def rows(self) -> Iterator[SetRow]:

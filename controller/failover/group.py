@@ -5,12 +5,12 @@ Source: docs/protocol/controller.md 5.3.
 A backend reports it. Leading alone is not enough: a new leader first has to know all that is stored.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Protocol
 
 from controller.refusals import NotLeader
 from remoting.clock import Clock
-from store.store import ControllerMember, SetStore, VersionedEntry
+from store.store import ControllerMember, SetStore, VersionedEntry, ignore
 
 
 class ControllerRole(IntEnum):
@@ -22,20 +22,17 @@ class ControllerRole(IntEnum):
     LEADER = 3
 
 
-class GroupListener(Protocol):
-    """Who is notified when this controller begins or ceases to lead."""
-
-    def elected(self) -> None:
-        """Take over: this controller leads."""
-
-    def deposed(self) -> None:
-        """Answer for no set any more: this controller leads no longer."""
-
-
 class Group:
-    """The controllers of one store."""
-
-    def __init__(self, name: str, me: ControllerMember, clock: Clock, store: SetStore, listener: GroupListener) -> None:
+    def __init__(
+        self,
+        name: str,
+        me: ControllerMember,
+        clock: Clock,
+        store: SetStore,
+        elected: Callable[[], None] = ignore,
+        deposed: Callable[[], None] = ignore,
+    ) -> None:
+        """`elected` and `deposed` are called when this controller begins and ceases to lead."""
         self.name = name
         #: Where this controller is may only be known once it listens.
         self.me = me
@@ -49,39 +46,32 @@ class Group:
         self._is_ready = False
         self._leads = False
         self._until_ms: int | None = None
-        self._clock = clock
-        self._store = store
-        self._listener = listener
+        self._clock, self._store, self._elected, self._deposed = clock, store, elected, deposed
 
     # Reports of a backend
 
     def leads(self, until_ms: int | None) -> None:
-        """Report that this controller leads until then."""
         self._until_ms = until_ms
         if self._leads:
             return
         self._leads, self._is_ready = True, False
         self.term += 1
         self._led_by(self.me)
-        self._listener.elected()
+        self._elected()
 
     def follows(self, leader: ControllerMember | None) -> None:
-        """Report that this controller does not lead."""
         led, self._leads, self._is_ready = self._leads, False, False
         self._led_by(leader)
         if led:
-            self._listener.deposed()
+            self._deposed()
 
     def members_changed(self, members: tuple[ControllerMember, ...]) -> None:
-        """Report who belongs to the group."""
         self.members = members
 
     def entry_changed(self, broker_name: str, kept: VersionedEntry) -> None:
-        """Report what another controller has made of a set."""
         self._store.entry_changed(broker_name, kept)
 
     def put_back(self) -> None:
-        """Report that the store was put back to an older state; every entry is reported anew."""
         self._store.put_back()
 
     def _led_by(self, leader: ControllerMember | None) -> None:
@@ -116,7 +106,6 @@ class Group:
 
     @property
     def role(self) -> ControllerRole:
-        """What this controller is."""
         if self._leads and self._is_in_time:
             return ControllerRole.LEADER if self._is_ready else ControllerRole.CANDIDATE
         return ControllerRole.FOLLOWER if self.known_leader is not None else ControllerRole.CANDIDATE
@@ -127,7 +116,6 @@ class Group:
         return None if self._leads and not self._is_in_time else self.leader
 
     def check_leads(self) -> None:
-        """Raise NotLeader unless this controller may answer for the sets."""
         if not self.is_leader:
             other = self.known_leader
             raise NotLeader(f"{other.id} at {other.address}" if other is not None and other != self.me else None)

@@ -111,14 +111,12 @@ class LogEndKeeper:
         return found
 
     def remove(self, broker_set: BrokerSet) -> None:
-        """Forget a set that is gone."""
         self._looked_ms.pop(broker_set.broker_name, None)
         self._due.pop(broker_set.broker_name, None)
         for broker_id in broker_set.replicas:
             self.stored(BrokerKey(broker_set.broker_name, broker_id))
 
     def clear(self) -> None:
-        """Forget everything: another controller leads."""
         self._former.clear()
         self._looked_ms.clear()
         self._due.clear()
@@ -147,8 +145,6 @@ _EXPIRIES_AT_ONCE: Final = 20
 
 
 class Monitor:
-    """Looks after brokers and sets."""
-
     def __init__(
         self,
         state: ClusterState,
@@ -186,25 +182,19 @@ class Monitor:
 
     @property
     def disputed_sets(self) -> int:
-        """How many sets have a broker that claims a higher master epoch, and proves nothing by it."""
         return len(self._disputed)
 
     def clear_sets(self) -> None:
-        """Report that another controller leads, and looks at sets."""
         self._disputed.clear()
         self._starter.clear()
         self._idle_since_ms.clear()
 
     def remove_set(self, broker_name: str) -> None:
-        """Forget a set that is gone."""
         self._disputed.pop(broker_name, None)
         self._starter.remove(broker_name)
 
     def check_process_pause(self, now_ms: int) -> None:
-        """Suspend failure detection if this process was paused: no heartbeat could arrive meanwhile.
-
-        To be called before any request is taken.
-        """
+        """Suspend failure detection if this process was paused; to be called before any request is taken."""
         if self._looked_ms is None:
             return
         held_ms = now_ms - self._looked_ms - LOOK_MS
@@ -218,7 +208,6 @@ class Monitor:
             self._writer.suspend_failure_detection(now_ms, held_ms)
 
     def connection_lost(self, connection_id: int) -> None:
-        """Suspect the brokers whose last request came over a closed connection."""
         now_ms = self._clock.now_ms()
         self.check_process_pause(now_ms)
         self.senders.connection_lost(connection_id)
@@ -305,17 +294,13 @@ class Monitor:
             self._report_unreached(now_ms)
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget a broker that belongs to no set any more."""
         self._detector.remove(key)
         self._reach.remove(key)
         self.senders.remove(key)
         self.log_ends.stored(key)
 
     def look_at_sets(self) -> None:
-        """Find a master for sets that need one and can have one; to be called some times a second.
-
-        A master that dies is missed at once; what is looked for here is whatever was not possible then.
-        """
+        """Find masters where none could be found when they were lost; to be called some times a second."""
         if not self._group.is_leader:
             return
         now_ms = self._clock.now_ms()

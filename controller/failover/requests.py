@@ -52,15 +52,8 @@ class _Budget(NamedTuple):
 
 
 class NewSets:
-    """Host -> how many sets may begin from it."""
-
     def __init__(self) -> None:
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
-
-    @property
-    def hosts(self) -> int:
-        """How many hosts are remembered."""
-        return len(self._budgets)
 
     def take(self, host: str, now_ms: int) -> bool:
         """Return whether another set may begin from a host, and count it."""
@@ -100,16 +93,13 @@ class BrokerRequests:
         monitor: Monitor,
         record_heartbeat: HeartbeatRecorder | None,
     ) -> None:
-        """`record_heartbeat` records each heartbeat of a member; None if nothing is recorded."""
         self.store, self.group, self.live, self.detector = state.store, state.group, state.live, state.detector
         self._recovery = state.recovery
         self._clock, self._config, self._emit = state.clock, state.config, state.emit
-        self._writer = writer
-        self._elections = elections
+        self._writer, self._elections = writer, elections
         self._log_ends = monitor.log_ends
         self.elections = elections.log
-        self.monitor = monitor
-        self._record_heartbeat = record_heartbeat
+        self.monitor, self._record_heartbeat = monitor, record_heartbeat
         self._new_sets = NewSets()
         #: By broker name and connection: when a broker was answered to register, the last one last.
         self._registrations_requested: OrderedDict[tuple[str, int], int] = OrderedDict()
@@ -121,7 +111,6 @@ class BrokerRequests:
     def heartbeat(  # the path of thousands of requests a second, in one piece
         self, cluster: str, key: BrokerKey, heartbeat: LastHeartbeat
     ) -> None:
-        """Take a heartbeat."""
         broker_set = self.store.get(key.broker_name)
         if broker_set is not None and cluster and cluster != broker_set.cluster:
             return
@@ -156,7 +145,6 @@ class BrokerRequests:
                 waiting.set()
 
     async def apply_id(self, applicant: Applicant) -> BrokerSet:
-        """Give a broker the id that it applies for."""
         self._check_limits(applicant.broker_name, applicant.host)
         changed = await self._writer.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
         if changed.before != changed.after:
@@ -172,7 +160,6 @@ class BrokerRequests:
         return present(changed.after)
 
     async def register(self, registrant: Registrant, source: Source) -> BrokerSet:
-        """Register a broker that has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # A refused request is no sign of life of the broker.
         self._writer.check_cluster(registrant.broker_name, registrant.cluster)
@@ -323,7 +310,6 @@ class BrokerRequests:
         return await self._elections.elect(broker_name, request, cause)
 
     async def clean(self, wanted: Cleaning) -> None:
-        """Forget brokers, or a set."""
         name = wanted.broker_name
 
         def decide(entry: StoredSet) -> SetDecision[None]:
@@ -348,11 +334,9 @@ class BrokerRequests:
     # What is known of sets and brokers
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
-        """Return whether brokers of a set are proven to know more than the store, which has lost something."""
         return broker_set.is_rebuilding or self._recovery.is_behind(broker_set)
 
     def deposed(self) -> None:
-        """Report that this controller leads no longer."""
         self._recovery.clear()
         self._elections.deposed()
         self._log_ends.clear()
@@ -378,10 +362,7 @@ class BrokerRequests:
         return key.broker_id in alive or not self.detector.is_lost(key, now_ms)
 
     def _epoch_seen(self, entry: StoredSet, registrant: Registrant) -> int:
-        """Return the highest epoch in the logs of a broker and of the members that are adopted already.
-
-        Members that claim more than can be adopted hold up nobody else.
-        """
+        """Return the highest epoch in the logs of a broker and of adopted members, unless it cannot be adopted."""
         heartbeat = self.live.of_set(registrant.broker_name)
         members = entry.broker_set.replicas if entry.broker_set is not None else {}
         others = [each.epoch for i, each in heartbeat.items() if i in members and each.epoch <= ADOPTED_EPOCH_MAX]
@@ -400,7 +381,6 @@ class BrokerRequests:
             )
 
     def polled(self, broker_set: BrokerSet, source: Source) -> None:
-        """Record that a broker of a set polled it."""
         for broker_id, replica in broker_set.replicas.items():
             self.monitor.senders.record_request_from_host(
                 BrokerKey(broker_set.broker_name, broker_id), replica.address, source

@@ -104,6 +104,5 @@ class SetWriter:
 
 
 def present(broker_set: BrokerSet | None) -> BrokerSet:
-    """Return a set that must be there."""
     assert broker_set is not None, "the decision was made on a set, or began one"
     return broker_set

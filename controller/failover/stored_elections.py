@@ -46,7 +46,6 @@ class StoredElections:
         self._read_ms: int | None = None
 
     async def keep_elections(self) -> None:
-        """Store elections while this controller leads, for ever."""
         while True:
             is_done = await self.look()
             await asyncio.sleep(_LOOK_S if is_done else _AGAIN_S)

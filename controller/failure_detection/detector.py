@@ -63,8 +63,7 @@ class FailureDetector:
         self._suspicions: dict[BrokerKey, Suspicion] = {}
         self._probes = OpenProbes(is_master)
         self._failed = FailedBrokers()
-        self._started_ms = started_ms
-        self._judges_from_ms = started_ms
+        self._started_ms = self._judges_from_ms = started_ms
         self._timeout_ms_longest = HEARTBEAT_TIMEOUT_MS_DEFAULT
         self.hosts = hosts
         #: Whether any broker made contact, and since when most hosts are in contact.
@@ -98,14 +97,12 @@ class FailureDetector:
     def contact(
         self, key: BrokerKey, now_ms: int, connection_id: int, address: str, broker_host: BrokerHost = HOST_UNKNOWN
     ) -> None:
-        """Take another request of a member that is stored at this address."""
         self._live.record_contact(key, now_ms, connection_id)
         self._record_contact(key, now_ms, address, broker_host)
 
     def restart(
         self, key: BrokerKey, now_ms: int, connection_id: int, address: str, broker_host: BrokerHost = HOST_UNKNOWN
     ) -> None:
-        """Take the request that a member starts with."""
         self._live.record_restart(key, now_ms, connection_id)
         self._record_contact(key, now_ms, address, broker_host)
 
@@ -162,7 +159,6 @@ class FailureDetector:
     # What is noticed
 
     def connection_lost(self, connection_id: int, now_ms: int) -> list[BrokerKey]:
-        """Suspect the brokers whose last request came over a connection, and return them."""
         suspects = [key for key in self._live.over(connection_id) if key not in self._suspicions]
         for key in suspects:
             heartbeat = self._live.get(key)
@@ -261,10 +257,7 @@ class FailureDetector:
                 )
 
     def probed(self, key: BrokerKey, outcome: ProbeOutcome, now_ms: int) -> list[BrokerFailure]:
-        """Take the result of a probe; returns the broker if it has failed now.
-
-        Without an answer it has failed only at the next `look`: if this process paused, that is known by then.
-        """
+        """Take the result of a probe; returns who failed. Without an answer it fails at the next `look`."""
         suspicion = self._suspicions.get(key)
         if not self._probes.end(key, suspicion) or suspicion is None:
             return []
@@ -313,7 +306,6 @@ class FailureDetector:
 
     @property
     def suspects(self) -> frozenset[BrokerKey]:
-        """Who may be dead."""
         return frozenset(self._suspicions)
 
     def judges(self, now_ms: int) -> bool:
@@ -332,7 +324,6 @@ class FailureDetector:
         }
 
     def failed_broker(self, key: BrokerKey) -> FailedBroker | None:
-        """Return a broker that has failed, with its last heartbeat."""
         return self._failed.get(key)
 
     def last_of_failed(self, key: BrokerKey) -> LastHeartbeat | None:
@@ -346,10 +337,7 @@ class FailureDetector:
         return suspicion is not None and suspicion.why is SuspicionReason.NO_CONTACT_YET
 
     def have_arrived(self, broker_name: str, now_ms: int) -> bool:
-        """Return whether all living brokers of a set had the time to send a heartbeat since the start.
-
-        Their interval is taken to be that of the members whose heartbeats arrived.
-        """
+        """Return whether all living brokers of a set had time for a heartbeat, at the interval of those that did."""
         members = self._live.of_set(broker_name).values()
         periods_ms = [heartbeat.period_ms for heartbeat in members if not heartbeat.is_starting]
         longest_ms = max(periods_ms, default=PERIOD_MS_DEFAULT)
@@ -389,7 +377,6 @@ class FailureDetector:
         return max(self._contact_since_ms + self._timeout_ms_longest + _PAUSE_MARGIN_MS, self._judges_from_ms)
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget a broker that belongs to no set any more."""
         self._live.remove(key)
         self.hosts.remove(key)
         self._probes.remove(key)

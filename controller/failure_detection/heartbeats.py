@@ -96,11 +96,9 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
         return not self.awaits_heartbeat or self.heartbeat_ms == _NEVER
 
     def is_alive(self, now_ms: int) -> bool:
-        """Return whether its deadline has not passed."""
         return self.last_contact_ms + self.timeout_ms >= now_ms
 
     def is_silent(self, now_ms: int, silence_ms: int) -> bool:
-        """Return whether its next heartbeat is overdue."""
         return self.last_contact_ms + self.silence_allowed_ms(silence_ms) < now_ms
 
     def silence_allowed_ms(self, silence_ms: int) -> int:
@@ -121,12 +119,10 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def own(self) -> Owner:
-        """The connection over which it reported the end of its log."""
         return self.owner or Owner(self.connection_id, self.last_heartbeat_ms, self.peer)
 
     @property
     def last_heartbeat_ms(self) -> int:
-        """When its last heartbeat came."""
         return self.heartbeat_ms or self.last_contact_ms
 
     @property
@@ -152,17 +148,14 @@ class BrokersByConnection:
     _more: dict[int, set[BrokerKey]] = field(default_factory=dict)
 
     def of(self, connection_id: int) -> tuple[BrokerKey, ...]:
-        """Return the brokers of a connection."""
         one = self._one.get(connection_id)
         return () if one is None else (one, *self._more.get(connection_id, ()))
 
     def add(self, connection_id: int, key: BrokerKey) -> None:
-        """Add a broker."""
         if self._one.setdefault(connection_id, key) != key:
             self._more.setdefault(connection_id, set()).add(key)
 
     def discard(self, connection_id: int, key: BrokerKey) -> None:
-        """Remove a broker, if it is there."""
         more = self._more.get(connection_id, set())
         if self._one.get(connection_id) != key:
             more.discard(key)
@@ -174,7 +167,6 @@ class BrokersByConnection:
             self._more.pop(connection_id, None)
 
     def pop(self, connection_id: int) -> tuple[BrokerKey, ...]:
-        """Remove and return the brokers of a connection."""
         brokers = self.of(connection_id)
         self._one.pop(connection_id, None)
         self._more.pop(connection_id, None)
@@ -182,8 +174,6 @@ class BrokersByConnection:
 
 
 class HeartbeatTable:
-    """Broker -> its last heartbeat."""
-
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, LastHeartbeat]] = {}
         self._over = BrokersByConnection()
@@ -197,20 +187,16 @@ class HeartbeatTable:
 
     @property
     def brokers(self) -> int:
-        """How many brokers have a row."""
         return len(self._by_age)
 
     def get(self, key: BrokerKey) -> LastHeartbeat | None:
-        """Return the last heartbeat of one broker."""
         members = self._rows.get(key.broker_name)
         return None if members is None else members.get(key.broker_id)
 
     def of_set(self, broker_name: str) -> Mapping[int, LastHeartbeat]:
-        """Return the last heartbeats of the members of a set, by broker id."""
         return self._rows.get(broker_name, {})
 
     def rows(self) -> Iterable[tuple[BrokerKey, LastHeartbeat]]:
-        """Return everything."""
         return (
             (BrokerKey(name, i), heartbeat) for name, members in self._rows.items() for i, heartbeat in members.items()
         )
@@ -231,11 +217,9 @@ class HeartbeatTable:
         return silent
 
     def alive(self, broker_name: str, now_ms: int) -> dict[int, LastHeartbeat]:
-        """Return the members of a set whose deadline has not passed."""
         return {i: heartbeat for i, heartbeat in self.of_set(broker_name).items() if heartbeat.is_alive(now_ms)}
 
     def over(self, connection_id: int) -> tuple[BrokerKey, ...]:
-        """Return the brokers whose last request came over this connection."""
         return tuple(sorted(self._over.of(connection_id)))
 
     def connected_over(self, connection_id: int) -> Iterator[BrokerKey]:
@@ -278,10 +262,7 @@ class HeartbeatTable:
         return heartbeat
 
     def record_contact(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
-        """Count another request of a broker as a sign of life: its heartbeats may go astray.
-
-        Source: docs/protocol/controller.md 4.1.
-        """
+        """Count another request as a sign of life: heartbeats may go astray (docs/protocol/controller.md 4.1)."""
         before = self.get(key) or LastHeartbeat(now_ms, period_ms=0, heartbeat_ms=_NEVER, connection_id=connection_id)
         owner = before.owner if before.connection_id == connection_id else _owner_of(before)
         after = _replaced(before, last_contact_ms=now_ms, heartbeat_ms=before.heartbeat_ms or before.last_contact_ms)
@@ -306,7 +287,6 @@ class HeartbeatTable:
         self._put(key, _replaced(after, period_ms=0, heartbeat_ms=_NEVER))
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget a broker."""
         members = self._rows.get(key.broker_name, {})
         before = members.pop(key.broker_id, None)
         if before is not None:

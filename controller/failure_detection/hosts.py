@@ -20,8 +20,6 @@ SILENCE_MS_MAX: Final = 60_000
 
 
 class BrokerHost(NamedTuple):
-    """Where a member is."""
-
     #: The number of its host; blank where only a name is known.
     host: str
     #: It was reached there, or its requests come from there.
@@ -47,8 +45,6 @@ class _Host:
 
 
 class Silence(NamedTuple):
-    """What is known of the hosts at a moment."""
-
     #: Hosts that count: all others than the own, if there are any.
     hosts: int = 0
     silent: int = 0
@@ -67,7 +63,6 @@ class Silence(NamedTuple):
 
     @property
     def may_be_most(self) -> bool:
-        """Return whether that is not known yet."""
         return not self.are_two and 2 * (self.silent + self.awaited) > self.hosts
 
 
@@ -75,7 +70,6 @@ class HostLiveness:
     """The hosts of members, when the next heartbeat of each is due, and since when most of them are silent."""
 
     def __init__(self, is_own: Callable[[str], bool]) -> None:
-        """`is_own` is true of the host of this controller."""
         self.is_own = is_own
         self._hosts: dict[str, _Host] = {}
         #: The address and the host of each broker that is waited for.
@@ -90,10 +84,7 @@ class HostLiveness:
         self.others_in_contact_from_ms: int | None = None
 
     def record_contact(self, key: BrokerKey, address: str, due_ms: int, broker_host: BrokerHost = HOST_UNKNOWN) -> None:
-        """Take a sign of life of a member that is stored at this address, and when its next heartbeat is due.
-
-        Of a host that is proven only what is known to come from there is one.
-        """
+        """Take a member's sign of life, and when the next is due; of a proven host only what comes from it counts."""
         place = self._places.get(key)
         if place is None or place[0] != address:
             place = self._put(key, address, due_ms)
@@ -113,7 +104,6 @@ class HostLiveness:
         host.is_own = host.is_own or self.is_own(number)
 
     def record_response(self, key: BrokerKey, now_ms: int) -> None:
-        """Record that the host of a broker can be reached."""
         if (place := self._places.get(key)) is not None:
             place[1].due_ms = max(place[1].due_ms, now_ms + PERIOD_MS_DEFAULT)
 
@@ -124,7 +114,6 @@ class HostLiveness:
             host.is_expected = not host.proof
 
     def waits_for(self, key: BrokerKey) -> bool:
-        """Return whether a broker is a member that is waited for."""
         return key in self._places
 
     def give_up(self, key: BrokerKey, now_ms: int) -> None:
@@ -145,7 +134,6 @@ class HostLiveness:
             host.due_ms = max(host.due_ms, now_ms + PERIOD_MS_DEFAULT)
 
     def look(self, now_ms: int) -> Silence:
-        """Return how many hosts are silent."""
         if now_ms != self._looked_ms:
             self._looked_ms = now_ms
             if self.silent_from_ms is None:

@@ -17,8 +17,6 @@ GROWTH_BYTES_MAX: Final = 16 * 1024**3
 
 
 class LogEnd(NamedTuple):
-    """How far the log of one broker is."""
-
     epoch: int
     max_offset: int
     #: The broker serves as master.
@@ -52,10 +50,7 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
         return replace(heartbeat, epoch=end.epoch, max_offset=end.max_offset, last_contact_ms=now_ms)
 
     def believed(self, master_epoch: int, lost: LastHeartbeat | None) -> "LogEnds":
-        """Return this without what cannot be, at a master epoch and after the last heartbeat of its lost master.
-
-        No log has an epoch that nobody was elected for, or ends far behind the log that it follows.
-        """
+        """Return this without what cannot be: epochs that nobody was elected for, ends far beyond the lost master's."""
 
         def can_be(end: LogEnd) -> bool:
             is_known = lost is not None and lost.epoch == end.epoch and lost.max_offset != UNKNOWN
@@ -71,7 +66,6 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def masters(self) -> frozenset[int]:
-        """Who serves as master."""
         return frozenset(i for i, end in self.by_id.items() if end.is_master)
 
     def are_inconclusive(self, in_sync: Collection[int], others: int) -> bool:
@@ -90,8 +84,6 @@ NO_LOG_ENDS: Final = LogEnds()
 
 
 class LogEndQuery(NamedTuple):
-    """The brokers to query for an election."""
-
     broker_name: str
     #: The living of the set, by broker id, at the addresses that are stored.
     addresses: Mapping[int, str]

@@ -46,8 +46,6 @@ class _Tries(NamedTuple):
 
 
 class _Reached(NamedTuple):
-    """Where a broker has answered."""
-
     address: str
     #: Its host has no number if that is unknown.
     host: BrokerHost
@@ -56,8 +54,6 @@ class _Reached(NamedTuple):
 
 
 class Reachability:
-    """Broker -> the address where it was reached."""
-
     def __init__(self) -> None:
         self._reached: dict[BrokerKey, _Reached] = {}
         self._tries: dict[BrokerKey, _Tries] = {}
@@ -85,7 +81,6 @@ class Reachability:
             self._reached[key] = before._replace(is_sure=False)
 
     def has_reached(self, key: BrokerKey, address: str) -> bool:
-        """Return whether this broker was reached at this address."""
         reached = self._reached.get(key)
         return reached is not None and reached.address == address
 
@@ -130,7 +125,6 @@ class Reachability:
         ]
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget that a broker was reached, or that it was not."""
         self._reached.pop(key, None)
         self._tries.pop(key, None)
 
@@ -144,9 +138,7 @@ class Senders:
     """Who sends requests in the names of the brokers of a live table."""
 
     def __init__(self, live: HeartbeatTable, detector: FailureDetector, reach: Reachability) -> None:
-        self._live = live
-        self._detector = detector
-        self._reach = reach
+        self._live, self._detector, self._reach = live, detector, reach
         #: Over which connection a request of a broker came last that is no heartbeat, which may take another way; it
         #: counts while it is open. By broker, and the other way round.
         self._requests_over: dict[BrokerKey, Source] = {}
@@ -170,7 +162,6 @@ class Senders:
             del self._requests_over[key]
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget over which connection a broker's requests came."""
         source = self._requests_over.pop(key, None)
         if source is not None:
             self._requesters.discard(source.connection_id, key)

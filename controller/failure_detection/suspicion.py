@@ -31,8 +31,6 @@ class SuspicionReason(Enum):
 
 
 class ProbeOutcome(Enum):
-    """The result of a probe."""
-
     ANSWERED = "answered"
     #: Nothing listens at its port: its process has ended.
     REFUSED = "refused"
@@ -67,8 +65,6 @@ class Probe(NamedTuple):
 
 
 class BrokerFailure(NamedTuple):
-    """A broker has failed."""
-
     key: BrokerKey
     why: SuspicionReason
     #: The result of the last probe.
@@ -88,7 +84,6 @@ class BrokerFailure(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it counts as failed, for operators."""
         began = {
             SuspicionReason.CLOSED: "its connection closed",
             SuspicionReason.SILENT: "its heartbeats stopped",
@@ -131,7 +126,6 @@ class Suspicion:
     last: LastHeartbeat | None = None
 
     def take(self, outcome: ProbeOutcome, now_ms: int) -> None:
-        """Take the result of a probe."""
         self.outcome = None if outcome is ProbeOutcome.NOT_PROBED else outcome
         is_suspended = outcome is ProbeOutcome.NO_ANSWER and now_ms > self.deadline_ms + _PROBE_SUSPENDED_MS
         self.probe_at_ms = now_ms + (_PROBE_SUSPENDED_MS if is_suspended else self.pause_ms)
@@ -184,10 +178,7 @@ class FailedBrokers(dict[BrokerKey, FailedBroker]):
             del self[key]
 
     def take_claim(self, key: BrokerKey, source: Source, now_ms: int) -> bool:
-        """Record that something came in the name of a failed broker; return whether that is believed by now.
-
-        That is when it has come from one host for CLAIMED_MS: what became of the set is decided by then.
-        """
+        """Record what came in a failed broker's name; returns whether it is believed: from one host for CLAIMED_MS."""
         failed = self.get(key)
         if failed is None:
             return False
@@ -220,7 +211,6 @@ class OpenProbes:
     """Probes whose results are still to be reported."""
 
     def __init__(self, is_master: Callable[[BrokerKey], bool]) -> None:
-        """`is_master` is true of a broker that leads its set: masters are probed before all others."""
         self._is_master = is_master
         self._open: dict[BrokerKey, _OpenProbe] = {}
         self._new = 0
@@ -246,7 +236,6 @@ class OpenProbes:
         return Probe(key, timeout_ms)
 
     def is_open(self, key: BrokerKey) -> bool:
-        """Return whether a broker is being probed."""
         return key in self._open
 
     def awaits_result(self, key: BrokerKey, suspicion: Suspicion, now_ms: int) -> bool:
@@ -260,17 +249,12 @@ class OpenProbes:
         return False
 
     def end(self, key: BrokerKey, suspicion: Suspicion | None) -> bool:
-        """End a probe; return whether its result is about this suspicion.
-
-        It is not if the broker made contact meanwhile, or failure detection was suspended.
-        """
+        """End a probe; return whether it is about this suspicion: no contact and no suspension came in between."""
         probe = self._open.pop(key, None)
         return suspicion is not None and probe is not None and probe.suspicion is suspicion
 
     def remove(self, key: BrokerKey) -> None:
-        """Ignore the result of a probe."""
         self._open.pop(key, None)
 
     def clear(self) -> None:
-        """Ignore the results of all probes."""
         self._open.clear()

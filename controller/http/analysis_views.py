@@ -17,7 +17,7 @@ import msgspec
 from serving.config.checks import shortened
 from serving.http.endpoints import Parameter
 from serving.http.paths import get
-from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page
+from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page, view_of
 from serving.shapes.controller import AnalysisColumn, AnalysisItem, AnalysisListing, AnalysisRows
 
 #: Below the folder that `rmq-analytics` writes to.
@@ -34,8 +34,6 @@ _NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
 
 
 class LatestFile(msgspec.Struct, frozen=True):
-    """What is read of a file."""
-
     job: str
     name: str
     question: str
@@ -49,20 +47,10 @@ class LatestFile(msgspec.Struct, frozen=True):
     @property
     def item(self) -> AnalysisItem:
         """What the listing has of it."""
-        return AnalysisItem(
-            job=self.job,
-            name=self.name,
-            question=self.question,
-            window_start=self.window_start,
-            window_end=self.window_end,
-            finished_at=self.finished_at,
-            row_count=self.row_count,
-        )
+        return view_of(AnalysisItem, self)
 
 
 class RowFilter(NamedTuple):
-    """Which rows are wanted."""
-
     #: Rows of other clusters are left out; those about more than one have none. Blank for all.
     cluster: str
     #: Times as rows have them; rows that are before or after altogether are left out. Blank for no limit.
@@ -71,8 +59,6 @@ class RowFilter(NamedTuple):
 
 
 class FoundRows(NamedTuple):
-    """A result, and the rows of it that are wanted."""
-
     latest: LatestFile
     rows: Sequence[msgspec.Raw]
 

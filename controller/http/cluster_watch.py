@@ -41,8 +41,7 @@ class ChangedLists:
 
     def __init__(self, present: Callable[[], Mapping[str, object]], is_stopping: Callable[[], bool]) -> None:
         """`present` returns a value for each list that is another one whenever the list is."""
-        self._present = present
-        self.is_stopping = is_stopping
+        self._present, self.is_stopping = present, is_stopping
         # Another one after each start: what happened in between is not known.
         self._boot_id = secrets.token_hex(_BOOT_ID_BYTES)
         self._values: dict[str, object] = {}
@@ -95,8 +94,7 @@ class ControllerStream:
     """What one watcher gets; an `EventStream`."""
 
     def __init__(self, watch: ChangedLists, known: int | None) -> None:
-        self._watch = watch
-        self._known = known
+        self._watch, self._known = watch, known
         self._is_ending = False
 
     def end(self) -> None:

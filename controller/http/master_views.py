@@ -114,14 +114,15 @@ class MasterViews:
         return self._complete
 
     def _master(self, broker_set: BrokerSet) -> SetMasterView:
+        election = self._elections.beginning(broker_set.broker_name, broker_set.master_epoch)
         return SetMasterView(
             broker_name=broker_set.broker_name,
             cluster=broker_set.cluster,
             master_broker_id=broker_set.master,
             master_address=broker_set.master_address,
             master_epoch=broker_set.master_epoch,
-            elected_unix_ms=self._elections.elected_unix_ms(broker_set.broker_name, broker_set.master_epoch),
-            elected_unclean=self._elections.was_unclean(broker_set.broker_name, broker_set.master_epoch),
+            elected_unix_ms=None if election is None else election.unix_ms,
+            elected_unclean=None if election is None else election.is_unclean,
             sync_state_set_epoch=broker_set.sync_state_set_epoch,
             members=[
                 MemberAddressView(

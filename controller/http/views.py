@@ -90,9 +90,7 @@ class SetViews:
         is_stopping: Callable[[], bool],
     ) -> None:
         self._control, self._roles, self._elections = control, roles, elections
-        self._autoscaler = autoscaler
-        self._settings = settings
-        self._clock = clock
+        self._autoscaler, self._settings, self._clock = autoscaler, settings, clock
         self._watch = ChangedLists(self._watched, is_stopping)
 
     @get("/v1/controllers", refusals=(400,))
@@ -224,8 +222,7 @@ class ElectionViews:
     """The last elections."""
 
     def __init__(self, log: ElectionLog, stored: StoredElections) -> None:
-        self._log = log
-        self._stored = stored
+        self._log, self._stored = log, stored
 
     @get("/v1/elections", parameters=(PREFIX, LIMIT), refusals=(400,), has_details=True)
     async def elections(self, request: ViewRequest) -> shapes.ElectionListing:
@@ -238,12 +235,10 @@ class ElectionViews:
 
 def _set_roles(roles: SetRoles, to_unix_ms: int) -> shapes.SetRolesView:
     broker_set, held_until_ms = roles.broker_set, roles.held_until_ms
-    return shapes.SetRolesView(
-        broker_name=broker_set.broker_name,
-        cluster=broker_set.cluster,
+    return view_of(
+        shapes.SetRolesView,
+        broker_set,
         master_broker_id=broker_set.master,
-        master_address=broker_set.master_address,
-        master_epoch=broker_set.master_epoch,
         confirmed=roles.is_confirmed,
         held_until_unix_ms=held_until_ms + to_unix_ms if held_until_ms is not None else None,
         roles=[

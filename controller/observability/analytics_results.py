@@ -32,13 +32,10 @@ class AnalysisResult(msgspec.Struct):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all rows are there."""
         return self.row_count <= len(self.rows)
 
 
 class Sample(NamedTuple):
-    """One number."""
-
     family: MetricFamily
     labels: Labels
     value: float
@@ -62,7 +59,6 @@ _BY_SET: Final[Mapping[str, _Shown]] = {
 
 
 def samples(results: Iterable[AnalysisResult]) -> Iterator[Sample]:
-    """Yield what results come to."""
     for latest in results:
         labels = (latest.name,)
         yield Sample(catalogue.ANALYTICS_LAST_SUCCESS, labels, latest.finished_at.timestamp())
@@ -156,7 +152,6 @@ class TopicOutlooks:
                 self._of_topics[topic] = None if topic in self._of_topics else outlook
 
     def of_topic(self, topic: str) -> AnalysisOutlook:
-        """Return what is known of a topic."""
         return self._of_topics.get(topic) or AnalysisOutlook(days_left=self._days_left)
 
 
@@ -170,8 +165,6 @@ _decode: Final = msgspec.json.Decoder(AnalysisResult).decode
 
 
 class ResultsReader:
-    """The newest results in one folder."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _PLACE
         #: File -> when it was written, how long it was and which one as it was read, and its content.
@@ -182,7 +175,6 @@ class ResultsReader:
         self.outlooks = TopicOutlooks()
 
     async def read_results(self) -> None:
-        """Look for new results for as long as the server serves."""
         while True:
             self.samples = await asyncio.to_thread(self.read)
             await asyncio.sleep(_LOOK_S)

@@ -42,7 +42,6 @@ EVENTS: Final = (
 
 
 def as_markdown() -> str:
-    """Return the catalogue as the page `docs/controller-logs.md`."""
     return log_page(CONTROLLER, EVENTS, "controller/observability/log_events.py")
 
 

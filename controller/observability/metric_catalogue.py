@@ -10,7 +10,7 @@ from typing import Final
 
 from controller.config import CONTROLLER
 from controller.observability.log_events import MODULES
-from serving.metrics.families import FamilyMaker, ServerFamilies, metric_page
+from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 from serving.telemetry.events import declared_in
 
 MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
@@ -59,19 +59,7 @@ QUEUE_RECOMMENDATIONS: Final = _ANALYTICS.gauge(
     "Proposals: queues to move (A8), topics to grow or shrink (A9); none from a truncated result.",
     "kind",
 )
-ANALYTICS_RESULTS: Final = (
-    ANALYTICS_LAST_SUCCESS,
-    ANALYTICS_DURATION,
-    ANALYTICS_INPUT_ROWS,
-    AVAILABILITY,
-    FLAPPING_SCORE,
-    RECOMMENDED_TIMEOUT,
-    MISSED_HEARTBEATS,
-    DIVERGENCE,
-    FAILOVER_PHASE,
-    CAPACITY_DAYS_LEFT,
-    QUEUE_RECOMMENDATIONS,
-)
+ANALYTICS_RESULTS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, MetricFamily))
 PER_SET_RESULTS: Final = (AVAILABILITY, FLAPPING_SCORE, RECOMMENDED_TIMEOUT, MISSED_HEARTBEATS)
 
 FAMILIES: Final = (
@@ -90,7 +78,6 @@ at most 20 values and `broker` 1000, all others count as `__other__` and in
 
 
 def as_markdown() -> str:
-    """Return the catalogue as the page `docs/controller-metrics.md`."""
     return metric_page(CONTROLLER, FAMILIES, "controller/observability/metric_catalogue.py", _LABELS)
 
 

@@ -24,8 +24,6 @@ _SETS_AT_ONCE: Final = 50
 
 
 class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
-    """Everything that is read."""
-
     telemetry: Telemetry
     control: BrokerRequests
     clock: Clock
@@ -36,8 +34,6 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
 
 
 class ControllerMetrics(ServerMetrics[ControllerConfig]):
-    """Reads all families of the catalogue."""
-
     def __init__(self, sources: ControllerMetricSources) -> None:
         super().__init__(CONTROLLER, catalogue.SERVER, sources)
         self._sources = sources
@@ -47,7 +43,6 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         }
 
     def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        """Yield what there is of the group, of sets and of brokers."""
         gauges = {gauge: Admitted(guard, gauge.combine) for gauge, guard in self._gauges.items()}
         for measures in (self._of_group, self._of_sets, *self._sources.measures):
             for measure in measures():
@@ -64,11 +59,9 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield from self._sources.telemetry.counts(catalogue.MAKE)
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        """Yield how long."""
         yield from self._sources.telemetry.durations(catalogue.MAKE)
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
-        """Return what limits clusters and sets."""
         gauges = {gauge.family(catalogue.MAKE): guard for gauge, guard in self._gauges.items()}
         return gauges | self._results_guards | self._sources.telemetry.guards(catalogue.MAKE)
 

@@ -39,16 +39,12 @@ _PERM_WRITE: Final = 2
 
 
 class ProbeTarget(NamedTuple):
-    """A set that is probed."""
-
     cluster: str
     #: Of broker id 0, which may be a role address; None while the route has no master.
     address: str | None
 
 
 class ProbeTargets:
-    """The sets that have the topic."""
-
     def __init__(
         self, admin: AdminClient, topic: str, name_servers: Callable[[], tuple[str, ...]], now_ms: Callable[[], int]
     ) -> None:
@@ -60,14 +56,10 @@ class ProbeTargets:
         self._due_ms: int | None = None
 
     def clear(self) -> None:
-        """Forget the route: another controller leads."""
         self.sets, self.left_out, self._due_ms = {}, 0, None
 
     async def look(self) -> str:
-        """Query the route if it is old; returns why there is none, blank if there is one or it is not old.
-
-        Without any answer the last route counts, as for clients.
-        """
+        """Query the route if it is old; returns why there is none, or blank. Without any answer the last counts."""
         if self._due_ms is not None and self._now_ms() < self._due_ms:
             return ""
         problem = "no NameServer is configured: set roleProbeNamesrvAddr or namesrvAddr"
@@ -92,8 +84,6 @@ class ProbeTargets:
 
 
 class AcknowledgedSends:
-    """The sends to one set, one after another."""
-
     def __init__(self) -> None:
         #: None: there is nothing to measure from.
         self._last_ms: int | None = None
@@ -102,10 +92,7 @@ class AcknowledgedSends:
         self._error = ""
 
     def acknowledged(self, now_ms: int, address: str, usual_ms: int) -> ProbeGap | None:
-        """Take an acknowledged send; returns the gap before it, None if there was none.
-
-        Without a failed send only what is longer than `usual_ms` is a gap.
-        """
+        """Take an acknowledged send; returns the gap before it. Without a failed one it is above `usual_ms`."""
         gap = None
         if self._last_ms is not None and (self._failed or now_ms - self._last_ms > usual_ms):
             gap = ProbeGap(now_ms - self._last_ms, self._failed, self._error, self._address, address)
@@ -114,7 +101,6 @@ class AcknowledgedSends:
         return gap
 
     def failed(self, error: str) -> None:
-        """Take a send that failed."""
         self._failed += 1
         self._error = error
 
@@ -137,8 +123,6 @@ _SLACK_MS: Final = 600
 
 
 class RoleProbe:
-    """Probes all sets that have the topic."""
-
     def __init__(
         self,
         group: Group,
@@ -166,13 +150,11 @@ class RoleProbe:
         self._last_gaps: dict[tuple[str, str], float] = {}
 
     def measures(self) -> Iterator[Measure]:
-        """Yield how many sets are probed, and their last gaps."""
         yield Measure(SETS, len(self._targets.sets), ("probed",))
         yield Measure(SETS, self._targets.left_out, ("left_out",))
         yield from (Measure(LAST_GAP, seconds, labels) for labels, seconds in self._last_gaps.items())
 
     async def probe_roles(self) -> None:
-        """Probe for ever, while this controller leads."""
         watch = self._start(self._watch_pauses())
         try:
             while True:

@@ -73,7 +73,6 @@ class RoleCheckers:
         return any(each.at_ms >= from_ms for each in self._checks.get(key, {}).values())
 
     def hosts(self, key: BrokerKey) -> list[str]:
-        """Return who checks a broker at present."""
         now_ms = self._clock.now_ms()
         return sorted(host for host, each in self._checks.get(key, {}).items() if _checks(each, now_ms))
 
@@ -83,7 +82,6 @@ class RoleCheckers:
         return [host for host in self.hosts(key) if not _is_down(checks[host], now_ms)]
 
     def clear(self) -> None:
-        """Forget all: another controller leads, and is checked."""
         self._checks.clear()
 
 
@@ -99,45 +97,39 @@ def _is_down(check: _LastCheck, now_ms: int) -> bool:
 HOLD_MS_MAX: Final = 10_000
 
 
+class _Hold(NamedTuple):
+    since_ms: int
+    until_ms: int
+
+
 class RoleHolds:
     """Sets that a switchover holds, so that nobody is sent to any of their brokers, and until when; monotonic ms."""
 
     def __init__(self, clock: Clock, report: Callable[[str, int], None]) -> None:
         """`report` takes each set that is not held any more, once that is noticed, and for how many ms it was."""
-        self._clock = clock
-        self._report = report
-        self._until_ms: dict[str, int] = {}
-        self._since_ms: dict[str, int] = {}
+        self._clock, self._report = clock, report
+        self._held: dict[str, _Hold] = {}
 
     def hold(self, broker_name: str, until_ms: int) -> int:
         """Hold a set until then, HOLD_MS_MAX from now at most; returns until when."""
         now_ms = self._clock.now_ms()
         until_ms = min(until_ms, now_ms + HOLD_MS_MAX)
-        self._until_ms[broker_name] = until_ms
-        self._since_ms.setdefault(broker_name, now_ms)
+        before = self._held.get(broker_name)
+        self._held[broker_name] = _Hold(now_ms if before is None else before.since_ms, until_ms)
         return until_ms
 
     def release(self, broker_name: str) -> None:
-        """Hold a set no longer."""
-        until_ms = self._until_ms.pop(broker_name, None)
-        if until_ms is not None:
+        if (held := self._held.pop(broker_name, None)) is not None:
             # It may have ended by itself before.
-            held_ms = min(until_ms, self._clock.now_ms()) - self._since_ms.pop(broker_name)
-            self._report(broker_name, held_ms)
+            self._report(broker_name, min(held.until_ms, self._clock.now_ms()) - held.since_ms)
 
     def clear(self) -> None:
-        """Hold none: another controller leads."""
-        for broker_name in list(self._until_ms):
+        for broker_name in list(self._held):
             self.release(broker_name)
 
     def held_until_ms(self, broker_name: str, now_ms: int) -> int | None:
-        """Return until when a set is held; None if it is not."""
-        until_ms = self._until_ms.get(broker_name)
-        return until_ms if until_ms is not None and now_ms < until_ms else None
-
-    def is_held(self, broker_name: str, now_ms: int) -> bool:
-        """Return whether a set is held."""
-        return self.held_until_ms(broker_name, now_ms) is not None
+        held = self._held.get(broker_name)
+        return held.until_ms if held is not None and now_ms < held.until_ms else None
 
 
 #: How soon a broker that is not master yet is queried again: after a tenth of the time that it has taken so far, within
@@ -163,13 +155,9 @@ class ServingConfirmations:
         query_is_master: Callable[[str], Awaitable[bool]],
         report: Callable[[RoleChange, int], None],
     ) -> None:
-        """`query_is_master` returns whether the broker at an address is a master, false without an answer.
-
-        `report` takes each change whose master serves, and how many ms after it was published.
-        """
+        """`query_is_master` is false without an answer; `report` takes a change, and after how many ms it serves."""
         self._group, self._clock, self._start = group, clock, start
-        self._query_is_master = query_is_master
-        self._report = report
+        self._query_is_master, self._report = query_is_master, report
         #: Broker id and master epoch, by broker name.
         self._confirmed: dict[str, tuple[int, int]] = {}
         #: What confirms the last change of a set, by broker name.
@@ -179,11 +167,9 @@ class ServingConfirmations:
         self._found_turns = asyncio.Semaphore(QUERIES_MAX)
 
     def is_confirmed(self, broker_set: BrokerSet) -> bool:
-        """Return whether the stored master of a set is known to serve in the stored epoch."""
         return self._confirmed.get(broker_set.broker_name) == (broker_set.master, broker_set.master_epoch)
 
     def role_changed(self, change: RoleChange) -> None:
-        """Begin to confirm the new master of a set."""
         name = change.broker_name
         self._confirmed.pop(name, None)
         if (earlier := self._under_way.pop(name, None)) is not None:
@@ -194,7 +180,6 @@ class ServingConfirmations:
             task.add_done_callback(partial(self._done, name))
 
     def clear(self) -> None:
-        """Confirm nothing any more: another controller leads, or this one ends."""
         self._confirmed.clear()
         for task in self._under_way.values():
             task.cancel()
@@ -224,8 +209,6 @@ def again_ms(after_ms: int) -> int:
 
 
 class SetRoles(NamedTuple):
-    """The roles in one set."""
-
     broker_set: BrokerSet
     #: Its master has changed to master and has not failed since, and this controller knows it.
     is_confirmed: bool
@@ -250,7 +233,6 @@ class BrokerRoles:
         self.serving, self.holds, self.checkers = serving, holds, checkers
 
     def answer(self, key: BrokerKey) -> RoleAnswer:
-        """Return the verdict on a broker."""
         control, now_ms = self._control, self._clock.now_ms()
         # What this process knew before a pause may be over.
         control.monitor.check_process_pause(now_ms)
@@ -259,7 +241,7 @@ class BrokerRoles:
         facts = RoleFacts(
             broker_set=broker_set,
             leads=control.group.is_leader,
-            is_held=self.holds.is_held(name, now_ms),
+            is_held=self.holds.held_until_ms(name, now_ms) is not None,
             judges=detector.judges(now_ms),
             is_behind=broker_set is not None and control.is_behind(broker_set),
             has_failed=detector.failed_broker(key) is not None,
@@ -269,7 +251,6 @@ class BrokerRoles:
         return verdict_of(key.broker_id, facts)
 
     def of_set(self, broker_set: BrokerSet) -> SetRoles:
-        """Return the verdicts on all brokers of a set."""
         name, master = broker_set.broker_name, broker_set.master
         has_failed = master is not None and self._control.detector.failed_broker(BrokerKey(name, master)) is not None
         return SetRoles(
@@ -280,7 +261,6 @@ class BrokerRoles:
         )
 
     def clear(self) -> None:
-        """Forget what only the leading controller knows: another one leads."""
         self.serving.clear()
         self.holds.clear()
         self.checkers.clear()

@@ -37,8 +37,6 @@ class RoleChange(NamedTuple):
 
 
 class RoleChanges:
-    """What is to be published."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._collected: deque[RoleChange] = deque()
@@ -62,14 +60,12 @@ class RoleChanges:
                 self._collect(change)
 
     def take(self) -> list[RoleChange]:
-        """Return what was collected since the last call."""
         taken = list(self._collected)
         self._collected.clear()
         self._has_some.clear()
         return taken
 
     async def wait(self) -> None:
-        """Wait until there is something to take."""
         await self._has_some.wait()
 
     def _collect(self, change: RoleChange) -> None:
@@ -77,10 +73,9 @@ class RoleChanges:
         self._has_some.set()
 
 
-def _role(broker_set: BrokerSet | None) -> tuple[int, str | None, int] | None:
-    if broker_set is None or broker_set.master is None:
-        return None
-    return broker_set.master, broker_set.master_address, broker_set.master_epoch
+def _role(broker_set: BrokerSet | None) -> tuple[RoleHolder, int] | None:
+    holder = _holder(broker_set)
+    return None if broker_set is None or holder is None else (holder, broker_set.master_epoch)
 
 
 def _names(broker_set: BrokerSet) -> tuple[str, str]:

@@ -127,7 +127,6 @@ class RoleAnswers:
         self._verdicts: dict[str, dict[int, RoleVerdict]] = {}
 
     def follow(self, event: Event) -> None:
-        """Take whatever is told."""
         match event:
             case RoleChecked(key=key, answer=answer) if answer.verdict is not RoleVerdict.UNKNOWN:
                 self._take(key, answer)

@@ -30,8 +30,6 @@ DOWN = frozenset({RoleVerdict.FAILED, RoleVerdict.SUPERSEDED, RoleVerdict.HELD})
 
 
 class RoleAnswer(NamedTuple):
-    """The verdict on a broker, and why."""
-
     verdict: RoleVerdict
     #: Of the stored set; 0 if this controller does not answer for it.
     master_epoch: int
@@ -64,7 +62,6 @@ class RoleFacts(NamedTuple):
 
 
 def verdict_of(broker_id: int, facts: RoleFacts) -> RoleAnswer:
-    """Return the verdict on a broker of a set."""
     if not facts.leads:
         return _unknown("this controller does not lead")
     broker_set = facts.broker_set

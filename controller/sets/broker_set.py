@@ -87,12 +87,10 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def master_address(self) -> str | None:
-        """Where the master is."""
         return None if self.master is None else self.replicas[self.master].address
 
     @property
     def floor(self) -> Floor:
-        """Below what the set must not begin again."""
         return Floor(master_epoch=self.master_epoch, next_broker_id=self.next_broker_id)
 
     @property
@@ -106,7 +104,6 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return index > 0 and broker_id <= self.applied_ids[index - 1][1]
 
     def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901  # one case for each event
-        """Return the set after an event that was decided on it."""
         match event:
             case events.BrokerIdApplied(broker_id, address, check_code, host):
                 applied = self if broker_id < self.next_broker_id else self.with_applied_id(broker_id)
@@ -143,11 +140,9 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 return replace(self, master_epoch=max(self.master_epoch, master_epoch))
 
     def as_rebuilding(self) -> "BrokerSet":
-        """Return the set as one that is put together again."""
         return replace(self, is_elected=True, is_rebuilding=True)
 
     def with_applied_id(self, broker_id: int) -> "BrokerSet":
-        """Return the set with its next id given out."""
         former = self.applied_ids
         if former and former[-1][1] == broker_id - 1:
             ranges = (*former[:-1], (former[-1][0], broker_id))
@@ -163,16 +158,13 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return replace(self, applied_ids=tuple(left[-APPLIED_RANGES_MAX:]))
 
     def with_replica(self, broker_id: int, replica: Replica) -> "BrokerSet":
-        """Return the set with another member, or another state of one."""
         return replace(self, replicas={**self.replicas, broker_id: replica})
 
     def with_log_ends(self, log_ends: Mapping[int, int]) -> "BrokerSet":
-        """Return the set with what some members are known to have of its log."""
         moved = {i: replace(each, log_end=log_ends[i]) for i, each in self.replicas.items() if i in log_ends}
         return replace(self, replicas={**self.replicas, **moved})
 
     def differs_only_in_log_ends(self, other: "BrokerSet") -> bool:
-        """Return whether another state of the set is the same but for what is known of its log."""
         # Nearly all changes move one of these.
         if (self.next_broker_id, self.applied_ids, self.master_epoch) != (
             other.next_broker_id,
@@ -217,7 +209,6 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return replace(registered, sync_state_set=in_sync, sync_state_set_epoch=self.sync_state_set_epoch + 1)
 
     def without(self, broker_ids: frozenset[int]) -> "BrokerSet":
-        """Return the set without some members, whatever they were in it."""
         left = replace(self, replicas={i: each for i, each in self.replicas.items() if i not in broker_ids})
         if self.master in broker_ids:
             left = left.with_master(None)
@@ -247,7 +238,6 @@ class SetHealth(StrEnum):
 
 
 def health_of(broker_set: BrokerSet, alive: Collection[int]) -> SetHealth:
-    """Return how a set is; `alive` are the brokers that are thought to live."""
     if broker_set.master is None or broker_set.master not in alive:
         return SetHealth.NO_MASTER
     if broker_set.sync_state_set != broker_set.replicas.keys() or not broker_set.replicas.keys() <= set(alive):

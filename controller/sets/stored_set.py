@@ -49,8 +49,6 @@ def decode_stored_set(text: str | bytes) -> StoredSet:
 
 
 class SetDecision(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
-    """What a rule has decided about a set."""
-
     reply: Reply
     #: What happens, in order; nothing is stored if nothing does.
     events: tuple[Event, ...] = ()
@@ -62,7 +60,6 @@ class SetDecision(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
     expires: bool = False
 
     def after(self, entry: StoredSet) -> StoredSet:
-        """Return what is to be stored."""
         if self.expires:
             return StoredSet()
         broker_set = entry.broker_set or self.begins

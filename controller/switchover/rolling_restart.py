@@ -84,12 +84,10 @@ class RollingRestart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it happens any more."""
         return self.phase in RESTART_ENDED
 
     @property
     def left(self) -> tuple[int, ...]:
-        """Brokers that have not been restarted yet."""
         return tuple(i for i in self.brokers if i not in self.restarted)
 
     def entered(
@@ -166,7 +164,6 @@ def _order(restart: RollingRestart) -> tuple[int, str]:
 
 
 def next_decision(restart: RollingRestart, facts: RestartFacts) -> RestartDecision:
-    """Return what a rolling restart does next."""
     broker_set = facts.broker_set
     if broker_set is None:
         return _failed(restart, facts, f"{restart.broker_name} was removed")
@@ -267,9 +264,7 @@ def aborted(restart: RollingRestart, reason: str, unix_ms: int) -> RollingRestar
     return replace(restart.entered(RestartPhase.ABORTED, why, unix_ms), problem=why)
 
 
-def encode_restart(restart: RollingRestart) -> bytes:
-    """Return it as it is stored."""
-    return msgspec.json.encode(restart)
+encode_restart: Final = msgspec.json.Encoder().encode
 
 
 class _RestartFormat(msgspec.Struct):

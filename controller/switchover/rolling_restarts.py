@@ -62,8 +62,6 @@ class RestartRefused(Exception):
 
 
 class RestartNotFound(Exception):
-    """The set has no rolling restart."""
-
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"{broker_name} has no rolling restart")
 
@@ -108,7 +106,6 @@ class RollingRestarts:
         return self._waits_for
 
     def measures(self) -> Iterator[Measure]:
-        """Yield how many are under way."""
         yield Measure(RESTARTS, len(self.under_way()))
 
     def under_way(self) -> list[RollingRestart]:
@@ -194,7 +191,6 @@ class RollingRestarts:
     # What happens by itself
 
     async def look_at_restarts(self) -> None:
-        """Look after those under way while this controller leads, for ever."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_S)

@@ -24,8 +24,6 @@ VERIFY_MS_MAX: Final = 10_000
 
 
 class SwitchoverNeeds(NamedTuple):
-    """What decides whether a switchover may begin."""
-
     broker_set: BrokerSet
     #: The living that are not suspect, by broker id.
     trusted: Mapping[int, LastHeartbeat]
@@ -37,8 +35,6 @@ class SwitchoverNeeds(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The next master, or why there is none."""
-
     broker_id: int | None
     problem: str = ""
 
@@ -101,7 +97,6 @@ def problem_of_loss(needs: SwitchoverNeeds) -> str:
 
 
 def warnings_of(needs: SwitchoverNeeds) -> tuple[str, ...]:
-    """Return what an operator is to know before it happens."""
     if needs.is_held:
         return ()
     found = ["clients without a role address keep the old master's address until their next route poll (30 s)"]
@@ -235,7 +230,6 @@ class Elected(NamedTuple):
 
 
 def after_election(switchover: Switchover, elected: Elected) -> Turn:
-    """Return what follows the election of the next master."""
     if elected.broker_id == switchover.new_master:
         return Turn(SwitchoverPhase.CONFIRM, elected.reason)
     return _ended(SwitchoverPhase.FAILED, f"broker {switchover.new_master} was not elected: {elected.reason}")

@@ -35,14 +35,12 @@ class SwitchoverRun:
     """One switchover, which only this object changes."""
 
     def __init__(self, switchover: Switchover, parts: "Switchovers") -> None:
-        self.switchover = switchover
-        self._parts = parts
+        self.switchover, self._parts = switchover, parts
         self._term = parts.control.group.term
         #: What showed that the new master has begun its epoch; it may have started anew since.
         self._began = ""
 
     async def run(self) -> None:
-        """Carry it out until it has ended."""
         try:
             while not self.switchover.has_ended:
                 turn = rules.next_turn(self.switchover, await self._facts())
@@ -133,8 +131,9 @@ class SwitchoverRun:
         if last is not None and old is not None and last.max_offset > old.max_offset:
             return f"its heartbeat says that its log ends at {last.max_offset}, that of the old master {old.max_offset}"
         epoch = switchover.new_epoch
-        is_confirmed = epoch is not None and control.elections.has_confirmed(key.broker_name, epoch, key.broker_id)
-        return "it has confirmed its role" if is_confirmed else ""
+        election = None if epoch is None else control.elections.beginning(key.broker_name, epoch)
+        notified = None if election is None else election.notified.get(key.broker_id)
+        return "it has confirmed its role" if notified is not None and notified.result == "ok" else ""
 
     @property
     def _leads(self) -> bool:
@@ -168,8 +167,6 @@ RUNNING_MAX: Final = 50
 
 
 class SetNotFound(Exception):
-    """There is no broker set of that name."""
-
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"there is no broker set {broker_name}")
 
@@ -179,8 +176,6 @@ class SwitchoverRefused(Exception):
 
 
 class Switchovers:
-    """Starts switchovers and keeps the last ones."""
-
     def __init__(
         self,
         control: BrokerRequests,
@@ -191,11 +186,7 @@ class Switchovers:
         emit: Emit,
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]],
     ) -> None:
-        """`start` starts a background task.
-
-        `query_all_ack` returns whether the broker at an address acknowledges a message only once everybody in sync has
-        it, None if it does not answer.
-        """
+        """`query_all_ack`: does a broker acknowledge only what everybody in sync has; None without an answer."""
         self.control, self.roles, self.query_log_ends, self.clock, self.emit = (
             control,
             roles,
@@ -211,26 +202,19 @@ class Switchovers:
         self._longest_hold_ms = 0
 
     def __iter__(self) -> Iterator[Switchover]:
-        """Yield the switchovers of this controller, the newest first."""
         return (each.switchover for each in reversed(self._runs))
 
     def measures(self) -> Iterator[Measure]:
-        """Yield how long clients were held at most."""
         yield Measure(events.LONGEST_HOLD, self._longest_hold_ms / 1000)
 
     def record_hold(self, milliseconds: int) -> None:
-        """Record for how long clients were held."""
         self._longest_hold_ms = max(self._longest_hold_ms, milliseconds)
 
     def of_set(self, broker_name: str) -> Switchover | None:
-        """Return the switchover of a set that is under way, or its last one."""
         return next((each for each in self if each.broker_name == broker_name), None)
 
     async def begin(self, broker_name: str, request: SwitchoverRequest) -> Switchover:
-        """Begin a switchover, which goes on by itself.
-
-        Raises NotLeader, SetNotFound, and SwitchoverRefused with the reason.
-        """
+        """Begin a switchover, which goes on by itself; raises NotLeader, SetNotFound, and SwitchoverRefused."""
         try:
             return await self._begin(broker_name, request)
         except SwitchoverRefused as refused:

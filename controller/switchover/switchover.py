@@ -122,12 +122,10 @@ class Switchover:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it happens any more."""
         return self.phase in ENDED
 
     @property
     def lasted_ms(self) -> int:
-        """How long it took, as far as its phases have ended."""
         return sum(each.lasted_ms for each in self.steps)
 
     def entered(

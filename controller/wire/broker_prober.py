@@ -28,13 +28,9 @@ class BrokerProber:
     """Sends each probe over a new connection, in a task of its own."""
 
     def __init__(self, start: Starter, client: Requester, emit: Emit, reached: Reached) -> None:
-        self._start = start
-        self._client = client
-        self._emit = emit
-        self._reached = reached
+        self._start, self._client, self._emit, self._reached = start, client, emit, reached
 
     def probe(self, effect: ProbeBroker) -> None:
-        """Probe a suspect; `effect.report` takes the outcome."""
         self._start(self._probe(effect))
 
     def check_reachability(self, effect: CheckReachability) -> None:

@@ -90,10 +90,7 @@ class LogEndQueries:
 
 
 def log_end(key: BrokerKey, body: bytes) -> LogEnd | None:
-    """Return the log end in an answer to GET_BROKER_EPOCH_CACHE (1007).
-
-    None if there is none, another broker has answered, or its values cannot be.
-    """
+    """Return the log end in an answer to GET_BROKER_EPOCH_CACHE (1007); None if it is another's, or cannot be."""
     try:
         cache = decode_body(EpochCache, body)
     except BodyError:

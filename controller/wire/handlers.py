@@ -83,14 +83,12 @@ def given(code: int, field: str, value: str | None) -> str:
 
 
 def address_field(code: int, field: str, value: str) -> str:
-    """Return an address `host:port`; raises RequestInvalid."""
     if not is_address(value):
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
     return value
 
 
 def cluster_of(header: BrokerHeartbeatHeader) -> str:
-    """Return the cluster of a heartbeat, blank if it has none; raises RequestInvalid."""
     cluster = header.cluster_name
     # It is kept as long as the broker sends heartbeats.
     return given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster) if cluster else ""
@@ -106,14 +104,12 @@ def heartbeat_sender(broker_name: str | None, address: str | None, broker_id: in
 
 
 def number(code: int, field: str, value: int | None) -> int:
-    """Return a number that must be there; raises RequestInvalid."""
     if value is None:
         raise RequestInvalid(f"{_request(code)} needs {field}, a whole number")
     return value
 
 
 def broker_id_field(code: int, field: str, value: int | None) -> int:
-    """Return a broker id, which is not negative; raises RequestInvalid."""
     if number(code, field, value) < 0:
         raise RequestInvalid(f"{_request(code)}: {field} must not be negative, it is {value}")
     assert value is not None, "a number"
@@ -135,30 +131,32 @@ class ReplicaInfoCache:
         """Return the answer about a set as it is stored now; valid until `discard` or `clear`."""
         ready = self._ready.get(broker_set.broker_name)
         if ready is None:
-            header = MasterHeader(
-                master_broker_id=broker_set.master,
-                master_address=broker_set.master_address,
-                master_epoch=broker_set.master_epoch,
-            )
             body = encoded_sync_state_set(broker_set)
-            ready = PreparedResponse(body, self._tally, encode_fields(header))
+            ready = PreparedResponse(body, self._tally, encode_fields(_with_master(MasterHeader(), broker_set)))
             self._ready[broker_set.broker_name] = ready
         return ready
 
     def discard(self, broker_name: str) -> None:
-        """Discard the answer about a set, which has changed."""
         if (ready := self._ready.pop(broker_name, None)) is not None:
             ready.invalidate()
 
     def clear(self) -> None:
-        """Discard all answers: the sets were loaded anew, or another controller leads."""
         for ready in self._ready.values():
             ready.invalidate()
         self._ready.clear()
 
 
+def _with_master(header: MasterHeader, broker_set: BrokerSet, sync_state_set_epoch: int | None = None) -> MasterHeader:
+    return msgspec.structs.replace(
+        header,
+        master_broker_id=broker_set.master,
+        master_address=broker_set.master_address,
+        master_epoch=broker_set.master_epoch,
+        sync_state_set_epoch=sync_state_set_epoch,
+    )
+
+
 def encoded_sync_state_set(broker_set: BrokerSet) -> bytes:
-    """Return who is in sync, as bodies have it."""
     members = SyncStateSet(
         sync_state_set=sorted(broker_set.sync_state_set), sync_state_set_epoch=broker_set.sync_state_set_epoch
     )
@@ -201,8 +199,6 @@ BROKER_CODES = frozenset(
 
 
 class Handlers:
-    """Answers every request of a controller."""
-
     def __init__(
         self,
         control: BrokerRequests,
@@ -212,9 +208,7 @@ class Handlers:
     ) -> None:
         self._control = control
         self._group = control.group
-        self._settings = settings
-        self._clock = clock
-        self._replica_infos = replica_infos
+        self._settings, self._clock, self._replica_infos = settings, clock, replica_infos
         self._networks = named_addresses(settings.config.broker_networks) or ()
         self._table: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
@@ -419,13 +413,7 @@ class Handlers:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
         if master is not None and self._control.may_live(BrokerKey(registrant.broker_name, master)):
-            answer = msgspec.structs.replace(
-                answer,
-                master_broker_id=master,
-                master_address=broker_set.master_address,
-                master_epoch=broker_set.master_epoch,
-                sync_state_set_epoch=broker_set.sync_state_set_epoch,
-            )
+            answer = _with_master(answer, broker_set, sync_state_set_epoch=broker_set.sync_state_set_epoch)
         # A broker reads the body whatever the header contains.
         return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
@@ -478,12 +466,7 @@ class Handlers:
 
 def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingCommand:
     broker_set = elected.broker_set
-    header = shapes.MasterHeader(
-        master_broker_id=broker_set.master,
-        master_address=broker_set.master_address,
-        master_epoch=broker_set.master_epoch,
-        sync_state_set_epoch=broker_set.sync_state_set_epoch,
-    )
+    header = _with_master(MasterHeader(), broker_set, sync_state_set_epoch=broker_set.sync_state_set_epoch)
     members = sorted(broker_set.sync_state_set)
     if elected.result is ElectionResult.KEPT:
         body = shapes.ElectMasterBody(sync_state_set=members)

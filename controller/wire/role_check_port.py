@@ -14,7 +14,7 @@ import errno
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Literal
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.roles.events import ROLE_CHECKS, RoleChecked
@@ -34,18 +34,14 @@ FOLLOWS: Final = b"down #this controller does not lead\n"
 INVALID: Final = b"#unknown the line must be BROKERNAME/BROKERID, or leader\n"
 
 
-class LeaderQuery(NamedTuple):
-    """Asks whether this controller leads."""
-
-
-def decode_check(line: bytes) -> BrokerKey | LeaderQuery | None:
+def decode_check(line: bytes) -> BrokerKey | Literal["leader"] | None:
     """Return what a line without its end asks for; None if it is invalid."""
     try:
         text = line.strip().decode()
     except UnicodeDecodeError:
         return None
     if text == _LEADER:
-        return LeaderQuery()
+        return _LEADER
     broker_name, _, digits = text.rpartition("/")
     if not broker_name or not (digits.isascii() and digits.isdigit()) or len(digits) > _ID_DIGITS_MAX:
         return None
@@ -53,7 +49,6 @@ def decode_check(line: bytes) -> BrokerKey | LeaderQuery | None:
 
 
 def encode_answer(answer: RoleAnswer) -> bytes:
-    """Return the line that answers the role of a broker."""
     match answer.verdict:
         case RoleVerdict.SERVES:
             # HAProxy takes what follows for a comment; agents on brokers' hosts read the epoch.
@@ -86,10 +81,7 @@ class RoleCheckPort:
         record: Callable[[BrokerKey, str, RoleAnswer], None],
         emit: Emit,
     ) -> None:
-        """`answer` returns the role of a broker, `leads` whether this controller leads.
-
-        `record` takes the host that has checked a broker, and what it was answered.
-        """
+        """`answer` returns the role of a broker; `record` takes the host that has checked it, and the answer."""
         self._answer, self._leads, self._record, self._emit = answer, leads, record, emit
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
@@ -113,7 +105,6 @@ class RoleCheckPort:
         return bound
 
     def close(self) -> None:
-        """Listen no more, and close all connections."""
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
             self._listener.close()

@@ -52,13 +52,8 @@ class RoleNotifier:
         `is_current` tells whether a set is still in the master epoch of a notification, and the process of a broker
         that the notification is for may still run.
         """
-        self._start = start
-        self._client = client
-        self._elections = elections
-        self._clock = clock
-        self._emit = emit
-        self._reached = reached
-        self._is_current = is_current
+        self._start, self._client, self._elections, self._clock = start, client, elections, clock
+        self._emit, self._reached, self._is_current = emit, reached, is_current
         self._under_way: dict[BrokerKey, asyncio.Task[bool]] = {}
 
     def notify(self, effect: NotifyRoleChanged) -> None:
@@ -72,7 +67,6 @@ class RoleNotifier:
             task.add_done_callback(partial(self._done, key))
 
     async def close(self) -> None:
-        """Cancel all notifications."""
         for task in self._under_way.values():
             task.cancel()
 

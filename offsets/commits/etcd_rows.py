@@ -64,7 +64,7 @@ class EtcdRows:
         self.lead: Final = lead
         self._clock = clock
         # Renewals of the lead do not wait behind rows.
-        self._threads = CallThreads(1, clock, lead.observer)
+        self._threads = CallThreads(1, clock, lead.on_call)
         self._rows: Final = lead.keys.prefix + b"commits/"
         self._last_lead: Final = lead.keys.prefix + b"last-lead"
         self._last_lead_revision = 0

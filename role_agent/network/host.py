@@ -45,7 +45,6 @@ class Neighbours:
         return await self._nd_owner_of(address)
 
     def announce(self, address: Ip) -> None:
-        """Tell all neighbours once that `address` is at this interface."""
         is_ipv4 = isinstance(address, IPv4Address)
         with self._frames(ETHERTYPE_ARP if is_ipv4 else ETHERTYPE_IPV6, receives=False) as sender:
             mac = sender.getsockname()[4]
@@ -115,10 +114,7 @@ _IPPROTO_RAW: Final = 255
 
 
 def notify(sessions: Iterable[Session]) -> None:
-    """Send a stray acknowledgement to the client of each connection that was closed on this host.
-
-    Raises OSError if the kernel gives no raw socket; a client that cannot be reached is left out.
-    """
+    """Send a stray acknowledgement to the client of each closed connection; raises OSError without a raw socket."""
     by_family: dict[int, list[Session]] = {socket.AF_INET: [], socket.AF_INET6: []}
     for session in sessions:
         by_family[socket.AF_INET if isinstance(session.remote, IPv4Address) else socket.AF_INET6].append(session)
@@ -144,13 +140,11 @@ class HostNetwork:
 
     def __init__(self, interface: str, addresses: tuple[RoleAddress, ...], ha_port: int | None) -> None:
         """Serve these addresses, on the interface of that name; `ha_port` is where slaves of the broker connect."""
-        self._addresses = addresses
-        self._ha_port = ha_port
+        self._addresses, self._ha_port = addresses, ha_port
         self._table = AddressTable(interface)
         self._neighbours = Neighbours(interface)
 
     def add(self, lifetime_s: int) -> None:
-        """Add all addresses or renew them; the kernel removes them after their lifetime."""
         for address in self._addresses:
             self._table.add(address, lifetime_s)
 
@@ -166,7 +160,6 @@ class HostNetwork:
         return max(found, default=None)
 
     def announce(self) -> None:
-        """Tell all neighbours once that the addresses are here."""
         for address in self._addresses:
             self._neighbours.announce(address.ip)
 
@@ -177,7 +170,6 @@ class HostNetwork:
         return next(((address, owner) for address, owner in found if owner is not None), None)
 
     def close_sessions(self) -> list[Session]:
-        """Close all TCP connections to the addresses, and return them."""
         return [session for address in self._addresses for session in close_sessions(address.ip)]
 
     def close_ha_connections(self) -> int:
@@ -185,7 +177,6 @@ class HostNetwork:
         return close_connections_at(self._ha_port) if self._ha_port else 0
 
     def notify_clients(self, sessions: Iterable[Session]) -> None:
-        """Have the clients of closed connections notice that these have ended."""
         notify(sessions)
 
     def _failure_to_remove(self, address: RoleAddress) -> OSError | None:

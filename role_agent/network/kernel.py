@@ -73,7 +73,6 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def attributes(body: bytes) -> dict[int, bytes]:
-    """Return the attributes of a message by their kinds."""
     found = {}
     while len(body) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(body)
@@ -217,10 +216,7 @@ def can_close() -> bool:
 
 
 def close_sessions(local: Ip) -> list[Session]:
-    """Close all connections to `local` and return them; raises OSError if the kernel does not list them.
-
-    A kernel that closes none leaves them to time out; without the address they carry nothing.
-    """
+    """Close all connections to `local` and return them, also where the kernel only lists them; raises OSError."""
     with Netlink(NETLINK_SOCK_DIAG) as kernel:
         # A dual socket has addresses of IPv4 as IPv6 ones.
         families = (socket.AF_INET, socket.AF_INET6) if isinstance(local, IPv4Address) else (socket.AF_INET6,)

@@ -90,7 +90,6 @@ def relayed(packet: bytes) -> bytes | None:
 
 
 def target_of(packet: bytes) -> Ip:
-    """Return the address that a whole packet is sent to."""
     return IPv4Address(packet[16:20]) if packet[0] >> 4 == _VERSION_4 else IPv6Address(packet[24:40])
 
 

@@ -102,16 +102,11 @@ _UNCONFIRMED_PART: Final = 3
 
 
 def lifetime_s(until_ms: int, now_ms: int) -> int:
-    """Return the lifetime of an address that the kernel is to remove at `until_ms`, or later by less than the margin.
-
-    0 or less if it is too late to add it.
-    """
+    """Return the lifetime until `until_ms`, or later by less than the margin; 0 or less if it is too late."""
     return (until_ms + CLAIM_MARGIN_MS - _KERNEL_SECOND_MS - now_ms) // _KERNEL_SECOND_MS
 
 
 class Phase(StrEnum):
-    """Where an agent is."""
-
     STANDBY = "standby"
     #: Its broker is the master; it waits until no other host can have the address.
     CLAIMING = "claiming"
@@ -131,8 +126,7 @@ class AddressHolder:
         self.epoch = 0
         #: Until then this host may have the address; None if it may not.
         self.lease_until_ms = present_until_ms
-        self.lease_ms = lease_ms
-        self._peers = peers
+        self.lease_ms, self._peers = lease_ms, peers
         #: The longest lease of any agent.
         self._longest_lease_ms = lease_ms
         #: When the newest answer arrived that the broker is not to be reached.
@@ -232,7 +226,6 @@ class AddressHolder:
         return effects
 
     def stop(self) -> list[Effect]:
-        """Release the address: nobody will renew it."""
         return self._release(ReleaseCause.STOPPED)
 
     # Confirmations

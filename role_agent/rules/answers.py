@@ -31,8 +31,6 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleLine:
-    """The answer of one controller to one query."""
-
     role: Role
     #: Master epoch; None if the line has none, and then `role` is UNKNOWN.
     epoch: int | None
@@ -54,8 +52,6 @@ class PeerVerb(StrEnum):
 
 
 class PeerReply(StrEnum):
-    """What an agent replies."""
-
     RELEASED = "released"
     GRANTED = "granted"
     REFUSED = "refused"
@@ -74,14 +70,11 @@ class PeerRequest:
     lease_ms: int
 
     def line(self) -> str:
-        """Return it as a line, without its end."""
         return f"{self.verb} {self.set_name}/{self.broker_id} epoch {self.epoch} lease {self.lease_ms}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerAnswer:
-    """What an agent answers to another one of its set."""
-
     reply: PeerReply
     #: The highest master epoch that the answering agent knows.
     epoch: int
@@ -89,7 +82,6 @@ class PeerAnswer:
     lease_ms: int
 
     def line(self) -> str:
-        """Return it as a line, without its end."""
         return f"{self.reply} epoch {self.epoch} lease {self.lease_ms}"
 
 
@@ -113,7 +105,6 @@ def _role(words: list[str], comment: str) -> Role:
 
 
 def peer_request(text: str) -> PeerRequest | None:
-    """Return the request of a line; None if it is none."""
     found = _REQUEST.fullmatch(text)
     if found is None:
         return None
@@ -123,7 +114,6 @@ def peer_request(text: str) -> PeerRequest | None:
 
 
 def peer_answer(text: str) -> PeerAnswer | None:
-    """Return the answer of a line; None if it is none."""
     found = _REPLY.fullmatch(text)
     if found is None:
         return None

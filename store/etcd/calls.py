@@ -6,7 +6,7 @@ Each takes a connection, the seconds it may take, and metadata, which `client.py
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from store.etcd.client import Compacted, EtcdClient, EtcdConnection, Metadata, messages
+from store.etcd.client import Answer, Compacted, EtcdClient, EtcdConnection, Metadata, messages
 from store.etcd.keys import Keys, address_of, holder_of, leader_value, member_value
 from store.etcd.lease_state_machine import Holder
 from store.store import ControllerMember, OutcomeUnknown
@@ -18,7 +18,15 @@ PAGE_MS: Final = 5000
 #: How often reading all entries begins anew, because etcd was compacted meanwhile.
 _SWEEPS: Final = 3
 
-EtcdCall = Callable[[EtcdConnection, float, Metadata], Any]
+EtcdCall = Callable[[EtcdConnection, float, Metadata], Answer]
+
+
+def _range(request: Any, read: Callable[[Any], Answer]) -> EtcdCall[Answer]:
+    return lambda connection, seconds, metadata: read(connection.kv.Range(request, timeout=seconds, metadata=metadata))
+
+
+def _txn(request: Any, read: Callable[[Any], Answer]) -> EtcdCall[Answer]:
+    return lambda connection, seconds, metadata: read(connection.kv.Txn(request, timeout=seconds, metadata=metadata))
 
 
 class LeaderKeyState(NamedTuple):
@@ -46,15 +54,13 @@ class CommitOutcome(NamedTuple):
     leader_key: LeaderKeyState
 
 
-def read_leader(keys: Keys) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
-        answer = connection.kv.Range(messages.RangeRequest(key=keys.leader), timeout=seconds, metadata=metadata)
-        return _leader_key(answer.kvs, answer.header.revision)
-
-    return call
+def read_leader(keys: Keys) -> EtcdCall[LeaderKeyState]:
+    return _range(
+        messages.RangeRequest(key=keys.leader), lambda answer: _leader_key(answer.kvs, answer.header.revision)
+    )
 
 
-def grant_lease(ttl_s: int) -> Callable[[EtcdConnection, float, Metadata], tuple[int, int]]:
+def grant_lease(ttl_s: int) -> EtcdCall[tuple[int, int]]:
     """Request a lease, and return its id and how many seconds etcd granted."""
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[int, int]:
@@ -65,7 +71,7 @@ def grant_lease(ttl_s: int) -> Callable[[EtcdConnection, float, Metadata], tuple
     return call
 
 
-def renew_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], int]:
+def renew_lease(lease_id: int) -> EtcdCall[int]:
     """Renew a lease, and return the seconds it has again; 0: there is no such lease."""
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> int:
@@ -80,18 +86,15 @@ def renew_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], in
     return call
 
 
-def revoke_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], None]:
+def revoke_lease(lease_id: int) -> EtcdCall[Any]:
     """Give a lease back, and with it the keys that are bound to it."""
+    request = messages.LeaseRevokeRequest(ID=lease_id)
+    return lambda connection, seconds, metadata: connection.lease.LeaseRevoke(
+        request, timeout=seconds, metadata=metadata
+    )
 
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> None:
-        connection.lease.LeaseRevoke(messages.LeaseRevokeRequest(ID=lease_id), timeout=seconds, metadata=metadata)
 
-    return call
-
-
-def campaign(
-    keys: Keys, me: ControllerMember, run: str, lease_id: int
-) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
+def campaign(keys: Keys, me: ControllerMember, run: str, lease_id: int) -> EtcdCall[LeaderKeyState]:
     """Create the key `leader` if there is none, and return who holds it then."""
     request = messages.TxnRequest(
         compare=[created_at(keys.leader, 0)],
@@ -99,93 +102,67 @@ def campaign(
         failure=[get(keys.leader)],
     )
 
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
-        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+    def read(answer: Any) -> LeaderKeyState:
         revision = answer.header.revision
         if answer.succeeded:
             return LeaderKeyState(Holder(member=me, run=run, token=revision, lease_id=lease_id), revision)
         return _leader_key(answer.responses[0].response_range.kvs, revision)
 
-    return call
+    return _txn(request, read)
 
 
-def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[EtcdConnection, float, Metadata], None]:
+def release(keys: Keys, own_key: OwnLeaderKey) -> EtcdCall[Any]:
     """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
-    request = messages.TxnRequest(
-        compare=[
-            created_at(keys.leader, own_key.token),
-            has_value(keys.leader, leader_value(own_key.me, own_key.run)),
-        ],
-        success=[delete(keys.leader)],
-    )
-
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> None:
-        connection.kv.Txn(request, timeout=seconds, metadata=metadata)
-
-    return call
+    request = messages.TxnRequest(compare=_leads(keys, own_key), success=[delete(keys.leader)])
+    return _txn(request, lambda answer: answer)
 
 
 def commit(
     keys: Keys, own_key: OwnLeaderKey, key: bytes, value: bytes | None, revision: int
-) -> Callable[[EtcdConnection, float, Metadata], CommitOutcome]:
-    """Put a value if the key is still at this revision (0: not there) and this controller still leads.
-
-    None removes the key. Revisions come again where etcd was put back to an older state, so the value of the key
-    `leader` is compared as well.
-    """
+) -> EtcdCall[CommitOutcome]:
+    """Put a value, or remove it (None), if the key is at this revision (0: not there) and this controller leads."""
     request = messages.TxnRequest(
-        compare=[
-            created_at(keys.leader, own_key.token),
-            has_value(keys.leader, leader_value(own_key.me, own_key.run)),
-            modified_at(key, revision),
-        ],
+        compare=[*_leads(keys, own_key), modified_at(key, revision)],
         success=[delete(key) if value is None else put(key, value, 0)],
         failure=[get(keys.leader)],
     )
 
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> CommitOutcome:
-        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+    def read(answer: Any) -> CommitOutcome:
         kvs = () if answer.succeeded else answer.responses[0].response_range.kvs
         return CommitOutcome(answer.succeeded, _leader_key(kvs, answer.header.revision))
 
-    return call
+    return _txn(request, read)
 
 
-def read(key: bytes) -> Callable[[EtcdConnection, float, Metadata], Any]:
+def _leads(keys: Keys, own_key: OwnLeaderKey) -> list[Any]:
+    """Compare whose the key `leader` is. Revisions come again where etcd was put back, so its value is compared too."""
+    return [
+        created_at(keys.leader, own_key.token),
+        has_value(keys.leader, leader_value(own_key.me, own_key.run)),
+    ]
+
+
+def read(key: bytes) -> EtcdCall[Any]:
     """Return a key with its value and revisions, None if it is not there."""
-
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> Any:
-        answer = connection.kv.Range(messages.RangeRequest(key=key), timeout=seconds, metadata=metadata)
-        return answer.kvs[0] if answer.kvs else None
-
-    return call
+    return _range(messages.RangeRequest(key=key), lambda answer: answer.kvs[0] if answer.kvs else None)
 
 
-def member_address(key: bytes) -> Callable[[EtcdConnection, float, Metadata], tuple[str | None, int]]:
+def member_address(key: bytes) -> EtcdCall[tuple[str | None, int]]:
     """Return the address of the controller that holds this key of a member, and the revision of the key."""
-    get = read(key)
-
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
-        kv = get(connection, seconds, metadata)
-        return (None, 0) if kv is None else (address_of(kv), kv.mod_revision)
-
-    return call
+    return _range(
+        messages.RangeRequest(key=key),
+        lambda answer: (address_of(answer.kvs[0]), answer.kvs[0].mod_revision) if answer.kvs else (None, 0),
+    )
 
 
-def put_member(
-    keys: Keys, me: ControllerMember, lease_id: int, revision: int
-) -> Callable[[EtcdConnection, float, Metadata], bool]:
+def put_member(keys: Keys, me: ControllerMember, lease_id: int, revision: int) -> EtcdCall[bool]:
     """Write the key of this member, and return whether it was still at this revision."""
     key = keys.member(me.id)
     request = messages.TxnRequest(compare=[modified_at(key, revision)], success=[put(key, member_value(me), lease_id)])
-
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> bool:
-        return bool(connection.kv.Txn(request, timeout=seconds, metadata=metadata).succeeded)
-
-    return call
+    return _txn(request, lambda answer: bool(answer.succeeded))
 
 
-def database_bytes() -> Callable[[EtcdConnection, float, Metadata], int]:
+def database_bytes() -> EtcdCall[int]:
     """Return how large the database of the endpoint is: what its quota limits; free pages count too."""
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> int:
@@ -211,7 +188,7 @@ def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Calla
         until()
 
     def call(connection: EtcdConnection, metadata: Metadata) -> Any:
-        # A member that has lost the others ends the watch instead of phrase nothing.
+        # A member that has lost the others ends the watch instead of saying nothing.
         return connection.watch.Watch(requests(), metadata=(*metadata, ("hasleader", "true")))
 
     return call
@@ -236,16 +213,12 @@ def _sweep(
     (key, end), revision = keys, 0
     while True:
         request = messages.RangeRequest(key=key, range_end=end, limit=page, revision=revision)
-        answer = client.request(_ranging(request), deadline_ms=now_ms() + PAGE_MS)
+        answer = client.request(_range(request, lambda answer: answer), deadline_ms=now_ms() + PAGE_MS)
         kvs.extend(answer.kvs)
         revision = revision or answer.header.revision
         if not answer.more:
             return kvs, revision
         key = answer.kvs[-1].key + b"\0"
-
-
-def _ranging(request: Any) -> EtcdCall:
-    return lambda connection, seconds, metadata: connection.kv.Range(request, timeout=seconds, metadata=metadata)
 
 
 def _leader_key(kvs: Any, revision: int) -> LeaderKeyState:

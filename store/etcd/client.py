@@ -66,7 +66,6 @@ messages: Final = _message_classes()
 
 
 def _service(channel: Any, name: str) -> Any:
-    """Return the calls of a service by their names."""
     calls = SimpleNamespace()
     for method in _POOL.FindServiceByName(f"{_PACKAGE}.{name}").methods:
         kinds = ("stream" if streams else "unary" for streams in (method.client_streaming, method.server_streaming))
@@ -106,7 +105,6 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 def grpc_channel(address: str, credentials: Any) -> Any:
-    """Return a channel to an endpoint; it connects when it is used."""
     if credentials is None:
         return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
     return grpc.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
@@ -122,8 +120,6 @@ class System(NamedTuple):
 
 
 class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where etcd is, and who calls it."""
-
     #: `host:port`, or an URL as etcd names it. With `https://`, or with any of the files, TLS is used for all.
     endpoints: tuple[str, ...]
     #: Controllers of one group share their sets and one leader.
@@ -141,12 +137,10 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The endpoints as `host:port`."""
         return tuple(each.split("://")[-1].rstrip("/") for each in self.endpoints)
 
 
 def etcd_options(config: EtcdConfig, group: str) -> EtcdOptions:
-    """Return where a configuration says that etcd is."""
     return EtcdOptions(
         endpoints=tuple(config.etcd_endpoints.split(";")),
         group=group,
@@ -188,7 +182,6 @@ class EtcdConnection:
             self._users += 1
 
     def release(self) -> None:
-        """Need the channel no more."""
         with self._lock:
             self._users -= 1
         self._close_if_done()
@@ -219,7 +212,6 @@ class EtcdConnection:
             self._channel.close()
 
     def close(self) -> None:
-        """Close the channel; calls on it fail at once."""
         self._channel.close()
 
 
@@ -273,10 +265,7 @@ class EtcdClient:
         raise (OutcomeUnknown if failure.kind is FailureKind.UNKNOWN else Unreachable)(failure.text)
 
     def request_once(self, call: Callable[[EtcdConnection, float, Metadata], Answer], *, deadline_ms: int) -> Answer:
-        """Return the answer of the endpoint in use, called once; raises StoreError.
-
-        For what nothing depends on: a failure sends nobody to another endpoint, and nobody is logged in for it.
-        """
+        """Call the endpoint in use, once, for what nothing depends on: nobody goes elsewhere. Raises StoreError."""
         connection = self._used_connection()
         left_ms = max(deadline_ms - self._clock.now_ms(), 1)
         try:

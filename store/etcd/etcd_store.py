@@ -9,21 +9,22 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from controller.sets.stored_set import StoredSet
-from remoting.background_tasks import BackgroundTasks
+from remoting.background_tasks import BackgroundTasks, Report
 from remoting.clock import Clock
+from serving.telemetry.events import Emit
 from store.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
 from store.etcd import calls
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
-from store.etcd.client import CALL_MS, EtcdClient, EtcdConnection, EtcdOptions, Metadata, System, Unreachable
+from store.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
 from store.etcd.keys import Keys, below, entry_value, shown_key, versioned_document_of, versioned_entry_of
 from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import Leadership
 from store.etcd.revisions import KnownRevisions
 from store.etcd.threads import CallThreads
-from store.etcd.watch import TASK, Change, EntryChanged, KeySnapshot, MemberChanged, UnreadableKey, Watch
+from store.etcd.watch import TASK, Change, EntryChanged, KeySnapshot, MemberChanged, Watch
 from store.store import (
     ControllerMember,
     Deposed,
@@ -31,9 +32,9 @@ from store.store import (
     LeadershipListener,
     OutcomeUnknown,
     StoreError,
-    StoreObserver,
     VersionedEntry,
     check_document,
+    ignore,
 )
 
 #: How long a controller that is gone is still listed.
@@ -43,15 +44,10 @@ RETRY_S: Final = 1
 #: How long taking oneself off the list may take; without it the lease ends by itself.
 LEAVE_MS: Final = 400
 
-Answer = TypeVar("Answer")
-
 
 class IdTaken(StoreError):
-    """Another controller has this id."""
-
     def __init__(self, me: ControllerMember, address: str) -> None:
-        self.me = me
-        self.address = address
+        self.me, self.address = me, address
         super().__init__(
             f"two controllers call themselves {me.id}: this one at {me.address} and one at {address}; give each its "
             f"own id (after a change of address wait {MEMBER_TTL_S} s before the restart)"
@@ -59,22 +55,18 @@ class IdTaken(StoreError):
 
 
 class Membership:
-    """One controller's key and the lease it is bound to."""
-
     def __init__(self, client: EtcdClient, keys: Keys, threads: CallThreads, me: ControllerMember) -> None:
-        self._client = client
-        self._keys = keys
-        self._threads = threads
-        self._me = me
+        self._client, self._keys, self._threads, self._me = client, keys, threads, me
         self._lease_id = 0
 
     async def register(self) -> None:
         """Enter this controller into the list; raises IdTaken, StoreError."""
-        address, revision = await self._request("read", calls.member_address(self._keys.member(self._me.id)))
+        request, keys = self._threads.request, self._keys
+        address, revision = await request(self._client, "read", calls.member_address(keys.member(self._me.id)))
         if address not in (None, self._me.address):
             raise IdTaken(self._me, address)
-        lease_id, _ = await self._request("grant", calls.grant_lease(MEMBER_TTL_S))
-        if not await self._request("register", calls.put_member(self._keys, self._me, lease_id, revision)):
+        lease_id, _ = await request(self._client, "grant", calls.grant_lease(MEMBER_TTL_S))
+        if not await request(self._client, "register", calls.put_member(keys, self._me, lease_id, revision)):
             raise OutcomeUnknown(f"another controller calls itself {self._me.id} at this moment")
         self._lease_id = lease_id
 
@@ -83,7 +75,7 @@ class Membership:
         while True:
             await asyncio.sleep(RENEW_EVERY_S)
             try:
-                ttl_s = await self._request("renew", calls.renew_lease(self._lease_id))
+                ttl_s = await self._threads.request(self._client, "renew", calls.renew_lease(self._lease_id))
                 if not ttl_s or not is_listed():
                     await self.register()
             except StoreError:
@@ -92,14 +84,7 @@ class Membership:
     async def leave(self) -> None:
         """Take this controller off the list at once, if etcd answers."""
         with suppress(StoreError):  # the lease ends by itself
-            await self._request("revoke", calls.revoke_lease(self._lease_id), within_ms=LEAVE_MS)
-
-    async def _request(
-        self, kind: str, call: Callable[[EtcdConnection, float, Metadata], Answer], *, within_ms: int = CALL_MS
-    ) -> Answer:
-        return await self._threads.run(
-            kind, lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms), within_ms=within_ms
-        )
+            await self._threads.request(self._client, "revoke", calls.revoke_lease(self._lease_id), within_ms=LEAVE_MS)
 
 
 __all__ = ["EtcdOptions", "EtcdStore", "System"]
@@ -121,8 +106,6 @@ News = KeySnapshot | list[Change]
 
 
 class DeposedBy(Deposed):
-    """The store text so; it also text who leads instead."""
-
     def __init__(self, leader_key: LeaderKeyState) -> None:
         self.leader_key = leader_key
         holder = leader_key.holder
@@ -143,42 +126,32 @@ class Write(NamedTuple):
 
 
 class EtcdStore:
-    """The entries and documents of one group of controllers."""
-
     def __init__(
-        self, options: EtcdOptions, clock: Clock, observer: StoreObserver | None = None, system: System | None = None
+        self,
+        options: EtcdOptions,
+        clock: Clock,
+        emit: Emit = ignore,
+        report: Report = ignore,
+        system: System | None = None,
     ) -> None:
-        """Call nothing yet; raises StoreError if the options cannot be followed."""
+        """Call nothing yet; raises StoreError if the options cannot be followed. `report` is called from any thread."""
         self._client = EtcdClient(options, clock, system)
         self._clock = clock
         self._keys = Keys(options.group)
-        self._observer = observer = observer or StoreObserver()
-        self._calls = CallThreads(CALLS_MAX, clock, observer)
-        self._renewals = CallThreads(RENEWALS_MAX, clock, observer)
-        self._document_calls = CallThreads(DOCUMENT_CALLS_MAX, clock, observer)
+        self._calls = CallThreads(CALLS_MAX, clock, emit)
+        self._renewals = CallThreads(RENEWALS_MAX, clock, emit)
+        self._document_calls = CallThreads(DOCUMENT_CALLS_MAX, clock, emit)
         # Not reported: the size proves nothing about whether etcd serves.
-        self._sizes = CallThreads(SIZES_MAX, clock, StoreObserver())
+        self._sizes = CallThreads(SIZES_MAX, clock, ignore)
         self._known = KnownRevisions()
         self._members: dict[str, ControllerMember] = {}
         self._listener: LeadershipListener | None = None
         self._election: LeaderElection | None = None
         self._membership: Membership | None = None
         self._watch: Watch | None = None
-        self._background = BackgroundTasks(observer.task_failed)
+        self._report_failure = report
+        self._background = BackgroundTasks(report)
         self._tasks: list[asyncio.Task[Any]] = []
-        #: What was last found in etcd that cannot be read; for people.
-        self.unreadable = ""
-
-    @property
-    def last_error(self) -> str:
-        """Why the last call failed; empty once one has succeeded again."""
-        return self._renewals.last_error or self._calls.last_error
-
-    @property
-    def answered_unix_ms(self) -> int | None:
-        """When etcd last answered; None: never."""
-        answers = (self._renewals.answered_unix_ms, self._calls.answered_unix_ms)
-        return max((each for each in answers if each is not None), default=None)
 
     async def join(self, me: ControllerMember, listener: LeadershipListener) -> None:
         """Register, follow the others, and stand for election; raises StoreError, after which it may be tried again."""
@@ -192,7 +165,7 @@ class EtcdStore:
             self._keys,
             self._clock,
             lambda news: _post(loop, self._on_news, news),
-            self._observer.task_failed,
+            self._report_failure,
         )
         leadership = Leadership(me=me, run=secrets.token_hex(8))
         self._tasks = [
@@ -207,12 +180,10 @@ class EtcdStore:
             await self._election.resign()
 
     def pass_on(self) -> None:
-        """Release the key `leader`, and stand again after some seconds."""
         if self._election is not None:
             self._election.pass_on()
 
     async def load(self) -> Mapping[str, VersionedEntry]:
-        """Return all entries, those that cannot be read too."""
         entries = await self._calls.run("load", lambda _: self._load())
         for name, versioned in entries.items():
             self._known.revision_known(name, versioned.revision)
@@ -221,7 +192,7 @@ class EtcdStore:
     async def read(self, broker_name: str) -> VersionedEntry:
         call = calls.read(self._keys.broker_set(broker_name))
         try:
-            kv = await self._calls.run("read", lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms))
+            kv = await self._calls.request(self._client, "read", call)
         except Unreachable as error:
             raise OutcomeUnknown(str(error)) from None  # for who reads to learn what has become of a commit
         if kv is None:
@@ -250,9 +221,7 @@ class EtcdStore:
     async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
         check_document(kind, name, None)
         call = calls.read(self._keys.document(kind, name))
-        kv = await self._document_calls.run(
-            "read_document", lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms)
-        )
+        kv = await self._document_calls.request(self._client, "read_document", call)
         return VersionedDocument() if kv is None else versioned_document_of(kv)
 
     async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
@@ -262,7 +231,6 @@ class EtcdStore:
         return await self._committed(self._document_calls, "commit_document", write)
 
     async def size_bytes(self) -> int | None:
-        """Return how large the database of the endpoint in use is; raises StoreError."""
         call = calls.database_bytes()
         return await self._sizes.run(
             "size", lambda deadline_ms: self._client.request_once(call, deadline_ms=deadline_ms), within_ms=SIZE_MS
@@ -378,8 +346,6 @@ class EtcdStore:
             case EntryChanged(broker_name, versioned):
                 self._election.revision_seen(versioned.revision)
                 self._report(self._known.observed(broker_name, versioned))
-            case UnreadableKey(text):
-                self.unreadable = text
 
     def _report_members(self) -> None:
         if self._listener is not None:

@@ -25,8 +25,6 @@ class FailureKind(enum.Enum):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A call that failed, and why."""
-
     kind: FailureKind
     #: For operators: names the endpoint, and what to do where that is known.
     text: str

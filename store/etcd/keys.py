@@ -45,7 +45,6 @@ class Keys:
         return self.sets + quote(broker_name, safe="").encode()
 
     def documents_of(self, kind: DocumentKind) -> bytes:
-        """Return what the keys of all documents of a kind begin with."""
         return self.documents + kind.encode() + b"/"
 
     def document(self, kind: DocumentKind, name: str) -> bytes:
@@ -56,11 +55,9 @@ class Keys:
         return _name(key, self.documents_of(kind))
 
     def broker_name(self, key: bytes) -> str:
-        """Return whose key that is; raises StoreError."""
         return _name(key, self.sets)
 
     def member_id(self, key: bytes) -> str:
-        """Return whose key that is; raises StoreError."""
         return _name(key, self.members)
 
 

@@ -3,15 +3,30 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
-from store.etcd import calls, lease_state_machine
+from store.etcd import calls
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
-from store.etcd.client import CALL_MS, EtcdClient, EtcdConnection, Metadata
+from store.etcd.client import EtcdClient
 from store.etcd.keys import Keys
-from store.etcd.lease_state_machine import Holder
+from store.etcd.lease_state_machine import (
+    LEASE_TTL_S,
+    Campaign,
+    Follows,
+    GrantLease,
+    Holder,
+    Leadership,
+    LeadershipRole,
+    Leads,
+    Leave,
+    Look,
+    Release,
+    Renew,
+    Step,
+    Wait,
+)
 from store.etcd.threads import CallThreads
 from store.store import LeadershipListener, StoreError
 
@@ -56,24 +71,17 @@ LEAVE_MS: Final = 800
 _NAME: Final = "etcd_election"
 _AGAIN_S: Final = 0.1
 
-Answer = TypeVar("Answer")
-
 
 class LeaderElection:
-    """One controller's part in finding out who leads."""
-
     def __init__(
         self, client: EtcdClient, keys: Keys, threads: CallThreads, clock: Clock, went_back: Callable[[], None]
     ) -> None:
-        self._client = client
-        self._keys = keys
-        self._threads = threads
-        self._clock = clock
+        self._client, self._keys, self._threads, self._clock = client, keys, threads, clock
         #: Called when etcd is found to have gone back to an older state.
         self._on_rollback = went_back
 
     def start(
-        self, leadership: lease_state_machine.Leadership, listener: LeadershipListener, tasks: BackgroundTasks
+        self, leadership: Leadership, listener: LeadershipListener, tasks: BackgroundTasks
     ) -> "asyncio.Task[bool]":
         """Stand for election from now on, in a task that ends when leadership is given up."""
         self._tasks = tasks
@@ -81,7 +89,7 @@ class LeaderElection:
         self._state = leadership
         self._seen = SeenLeads(leadership.run)
         self._listener = listener
-        self._reported: lease_state_machine.LeadershipRole | None = None
+        self._reported: LeadershipRole | None = None
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._take(leadership)
@@ -90,7 +98,6 @@ class LeaderElection:
 
     @property
     def own_key(self) -> OwnLeaderKey | None:
-        """The key `leader` while it is this controller's."""
         self._take(self._state.at(self._clock.now_ms()))
         state = self._state
         return OwnLeaderKey(state.me, state.run, state.token) if state.token else None
@@ -125,11 +132,10 @@ class LeaderElection:
         self.stop()
 
     def stop(self) -> None:
-        """Take no more steps."""
         self._task.cancel()
         self._take(self._state.leaving().left())
 
-    def _take(self, state: lease_state_machine.Leadership) -> None:
+    def _take(self, state: Leadership) -> None:
         self._state = state
         self._seen.see(state.holder)
         if state.role == self._reported:
@@ -138,17 +144,17 @@ class LeaderElection:
         if self._timer is not None:
             self._timer.cancel()
         match state.role:
-            case lease_state_machine.Leads(until_ms):
+            case Leads(until_ms):
                 # A step under way may take longer than the lead lasts.
                 seconds = (until_ms - self._clock.now_ms()) / 1000
                 self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
                 self._listener.leads(until_ms)
-            case lease_state_machine.Follows(leader):
+            case Follows(leader):
                 self._listener.follows(leader)
 
     def _expire(self) -> None:
         self._take(self._state.at(self._clock.now_ms()))
-        if isinstance(self._state.role, lease_state_machine.Leads):
+        if isinstance(self._state.role, Leads):
             self._timer = asyncio.get_running_loop().call_later(0.01, self._expire)  # the two clocks differ a little
 
     async def _run(self) -> None:
@@ -164,9 +170,9 @@ class LeaderElection:
             self._take(self._state.at(now_ms))
             self._woken.clear()
             match self._state.next_step(now_ms):
-                case lease_state_machine.Wait(until_ms):
+                case Wait(until_ms):
                     await self._wait((until_ms - now_ms) / 1000)
-                case lease_state_machine.Leave(token, lease_id):
+                case Leave(token, lease_id):
                     self._has_left = True
                     await self._leave(token, lease_id)
                     return
@@ -180,7 +186,7 @@ class LeaderElection:
         except TimeoutError:
             pass
 
-    async def _attempt_step(self, step: lease_state_machine.Step) -> None:
+    async def _attempt_step(self, step: Step) -> None:
         sent_ms = self._clock.now_ms()
         try:
             state = await self._perform(step, sent_ms)
@@ -191,31 +197,32 @@ class LeaderElection:
             state = self._state.failed(self._clock.now_ms())
         self._take(state)
 
-    async def _perform(self, step: lease_state_machine.Step, sent_ms: int) -> lease_state_machine.Leadership:
+    async def _perform(self, step: Step, sent_ms: int) -> Leadership:
         """Return what is known afterwards, with what was reported during the call to etcd."""
+        request, keys = self._threads.request, self._keys
         match step:
-            case lease_state_machine.Look():
+            case Look():
                 known_before = self._state.known_revision
-                return self._after_look(await self._request("look", calls.read_leader(self._keys)), known_before)
-            case lease_state_machine.GrantLease():
-                lease_id, ttl_s = await self._request("grant", calls.grant_lease(lease_state_machine.LEASE_TTL_S))
+                return self._after_look(await request(self._client, "look", calls.read_leader(keys)), known_before)
+            case GrantLease():
+                lease_id, ttl_s = await request(self._client, "grant", calls.grant_lease(LEASE_TTL_S))
                 return self._state.granted(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
-            case lease_state_machine.Campaign(lease_id):
+            case Campaign(lease_id):
                 me, run = self._state.me, self._state.run
-                leader_key = await self._request(
-                    "campaign", calls.campaign(self._keys, me, run, lease_id), is_repeatable=False
+                leader_key = await request(
+                    self._client, "campaign", calls.campaign(keys, me, run, lease_id), is_repeatable=False
                 )
                 return self._state.observed(*leader_key)
-            case lease_state_machine.Renew(lease_id):
-                ttl_s = await self._request("renew", calls.renew_lease(lease_id))
+            case Renew(lease_id):
+                ttl_s = await request(self._client, "renew", calls.renew_lease(lease_id))
                 return self._state.renewed(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
-            case lease_state_machine.Release(holder):
+            case Release(holder):
                 own_key = calls.OwnLeaderKey(holder.member, holder.run, holder.token)
-                await self._request("release", calls.release(self._keys, own_key))
+                await request(self._client, "release", calls.release(keys, own_key))
                 return self._state.released()
         raise AssertionError(f"{step} is not performed here")
 
-    def _after_look(self, leader_key: LeaderKeyState, known_before: int) -> lease_state_machine.Leadership:
+    def _after_look(self, leader_key: LeaderKeyState, known_before: int) -> Leadership:
         if leader_key.revision < known_before:
             self._on_rollback()
             # After it: who is called there may see the former holder once more, whose lead is forgotten now.
@@ -223,27 +230,14 @@ class LeaderElection:
         return self._state.looked(*leader_key, self._clock.now_ms(), known_before=known_before)
 
     async def _leave(self, token: int, lease_id: int | None) -> None:
+        request = self._threads.request
         try:
             if token:
                 own_key = calls.OwnLeaderKey(self._state.me, self._state.run, token)
-                await self._request("release", calls.release(self._keys, own_key), within_ms=LEAVE_MS)
+                await request(self._client, "release", calls.release(self._keys, own_key), within_ms=LEAVE_MS)
             if lease_id is not None:
-                await self._request("revoke", calls.revoke_lease(lease_id), within_ms=LEAVE_MS)
+                await request(self._client, "revoke", calls.revoke_lease(lease_id), within_ms=LEAVE_MS)
         except StoreError:
             pass  # the lease ends by itself
         finally:
             self._take(self._state.left())
-
-    async def _request(
-        self,
-        kind: str,
-        call: Callable[[EtcdConnection, float, Metadata], Answer],
-        *,
-        within_ms: int = CALL_MS,
-        is_repeatable: bool = True,
-    ) -> Answer:
-        return await self._threads.run(
-            kind,
-            lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable),
-            within_ms=within_ms,
-        )

@@ -21,11 +21,9 @@ class KnownRevisions:
         self._deferred: dict[str, list[VersionedEntry]] = {}
 
     def revision_known(self, broker_name: str, revision: int) -> None:
-        """Record that a caller has got this revision."""
         self._known[broker_name] = max(revision, self._known.get(broker_name, 0))
 
     def commit_begins(self, broker_name: str) -> None:
-        """Record that a commit is sent."""
         self._under_way[broker_name] += 1
 
     def commit_ends(self, broker_name: str) -> Iterable[tuple[str, VersionedEntry]]:

@@ -44,13 +44,7 @@ class EntryChanged(msgspec.Struct, frozen=True):
     versioned: VersionedEntry
 
 
-class UnreadableKey(msgspec.Struct, frozen=True):
-    """A key whose value cannot be read here."""
-
-    text: str
-
-
-Change = LeaderKeyState | MemberChanged | EntryChanged | UnreadableKey
+Change = LeaderKeyState | MemberChanged | EntryChanged
 
 
 class Watch:
@@ -64,10 +58,7 @@ class Watch:
         on_news: Callable[[KeySnapshot | list[Change]], None],
         report: Callable[[str, BaseException], None],
     ) -> None:
-        self._client = client
-        self._keys = keys
-        self._clock = clock
-        self._on_news = on_news
+        self._client, self._keys, self._clock, self._on_news = client, keys, clock, on_news
         #: Called in the watching thread with a failure of our own code.
         self._report = report
         self._threads = threads = client.system.threads
@@ -78,8 +69,6 @@ class Watch:
         self._call: Any = None
         # A daemon: a process that ends without closing its store does not wait for news.
         self._thread = threads.Thread(target=self._run, name="etcd-watch", daemon=True)
-        #: How often it was opened, for tests and metrics.
-        self.openings = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -128,7 +117,6 @@ class Watch:
             )
             if self._stopped.is_set() or self._is_lost.is_set():
                 call.cancel()  # it was not there yet when it was to be cancelled
-            self.openings += 1
             for answer in call:
                 if answer.canceled:
                     self._next_revision = 0 if answer.compact_revision else self._next_revision
@@ -140,7 +128,7 @@ class Watch:
 
     def _sweep(self) -> None:
         kvs, revision = calls.read_all(self._client, self._keys.watched, self._clock.now_ms)
-        changes = [self._change(self._written, kv) for kv in kvs]
+        changes = [self._change(kv) for kv in kvs]
         holder = next((each.holder for each in changes if isinstance(each, LeaderKeyState)), None)
         self._on_news(
             KeySnapshot(
@@ -149,8 +137,6 @@ class Watch:
                 entries={each.broker_name: each.versioned for each in changes if isinstance(each, EntryChanged)},
             )
         )
-        if unreadable := [each for each in changes if isinstance(each, UnreadableKey)]:
-            self._on_news([*unreadable])
         self._next_revision = revision + 1
 
     def _take(self, answer: Any) -> None:
@@ -162,32 +148,22 @@ class Watch:
             self._next_revision = answer.header.revision + 1  # nothing has happened until then
 
     def _changes(self, events: Iterable[Any]) -> Iterable[Change]:
-        for event in events:
-            change = self._change(self._written if event.type == event.PUT else self._removed, event.kv)
-            if change is not None:
-                yield change
+        changes = (self._change(event.kv, is_there=event.type == event.PUT) for event in events)
+        return (change for change in changes if change is not None)
 
-    def _change(self, read: Callable[[Any], Change | None], kv: Any) -> Change | None:
+    def _change(self, kv: Any, *, is_there: bool = True) -> Change | None:
+        """Return what has become of a key; None if that cannot be read, which a leader reports when it loads."""
+        keys = self._keys
         try:
-            return read(kv)
-        except StoreError as error:
-            return UnreadableKey(str(error))
-
-    def _written(self, kv: Any) -> Change | None:
-        if kv.key == self._keys.leader:
-            return LeaderKeyState(holder_of(kv), kv.mod_revision)
-        if kv.key.startswith(self._keys.members):
-            member_id = self._keys.member_id(kv.key)
-            return MemberChanged(member_id, ControllerMember(id=member_id, address=address_of(kv)))
-        if kv.key.startswith(self._keys.sets):
-            return EntryChanged(self._keys.broker_name(kv.key), versioned_entry_of(kv))
-        return None
-
-    def _removed(self, kv: Any) -> Change | None:
-        if kv.key == self._keys.leader:
-            return LeaderKeyState(None, kv.mod_revision)
-        if kv.key.startswith(self._keys.members):
-            return MemberChanged(self._keys.member_id(kv.key), None)
-        if kv.key.startswith(self._keys.sets):
-            return EntryChanged(self._keys.broker_name(kv.key), VersionedEntry(StoredSet(), kv.mod_revision))
+            if kv.key == keys.leader:
+                return LeaderKeyState(holder_of(kv) if is_there else None, kv.mod_revision)
+            if kv.key.startswith(keys.members):
+                member_id = keys.member_id(kv.key)
+                member = ControllerMember(id=member_id, address=address_of(kv)) if is_there else None
+                return MemberChanged(member_id, member)
+            if kv.key.startswith(keys.sets):
+                versioned = versioned_entry_of(kv) if is_there else VersionedEntry(StoredSet(), kv.mod_revision)
+                return EntryChanged(keys.broker_name(kv.key), versioned)
+        except StoreError:
+            pass
         return None

@@ -199,17 +199,10 @@ async def test_number_of_documents_of_a_kind_is_limited(documents, monkeypatch):
     await documents.change(OPERATION, "c", counted)
 
 
-async def test_document_calls_are_reported_to_the_observer(opened):
+async def test_document_calls_are_told(opened):
     calls = []
 
-    class Observer:
-        def task_failed(self, name, error):
-            raise AssertionError(name) from error
-
-        def store_call(self, kind, result, seconds):
-            calls.append((kind, result))
-
-    backend = await opened(observer=Observer())
+    backend = await opened(emit=lambda event: calls.append((event.operation, event.result)))
     await backend.commit_document(POLICY, "Orders", A_VALUE, 0)
     with pytest.raises(EntryMoved):
         await backend.commit_document(POLICY, "Orders", A_VALUE, 0)

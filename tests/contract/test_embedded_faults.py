@@ -16,6 +16,7 @@ from controller.sets.broker_set import BrokerSet, Replica
 from controller.sets.stored_set import StoredSet
 from store import high_water
 from store.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
+from store.events import StoreFileRemoved, StoreFileUnseen
 from store.high_water import HighWater
 from store.store import ControllerMember, StoreError
 
@@ -39,24 +40,19 @@ class LeadershipRecorder:
         pass
 
 
-class ObserverRecorder:
-    """A store observer that records its calls."""
+class ToldEvents:
+    """What a store told of its file."""
 
     def __init__(self):
         self.removed = []
         self.unseen = []
 
-    def store_call(self, kind, result, seconds):
-        pass
-
-    def task_failed(self, name, error):
-        raise AssertionError(name) from error
-
-    def store_file_removed(self, error):
-        self.removed.append(error)
-
-    def store_file_unseen(self, error):
-        self.unseen.append(error)
+    def emit(self, event):
+        match event:
+            case StoreFileRemoved(error=error):
+                self.removed.append(error)
+            case StoreFileUnseen(error=error):
+                self.unseen.append(error)
 
 
 def at_epoch(epoch):
@@ -105,8 +101,8 @@ def wal(folder):
     ids=["deleted", "log deleted", "folder deleted", "folder moved", "replaced"],
 )
 async def test_deleted_store_file_refuses_commits_and_ends_leadership(tmp_path, take_away):
-    observer, listener = ObserverRecorder(), LeadershipRecorder()
-    backend = EmbeddedStore(tmp_path / "store", observer)
+    told, listener = ToldEvents(), LeadershipRecorder()
+    backend = EmbeddedStore(tmp_path / "store", told.emit)
     await backend.join(ME, listener)
     await kept_until(backend, 3)
     take_away(tmp_path / "store")
@@ -116,7 +112,7 @@ async def test_deleted_store_file_refuses_commits_and_ends_leadership(tmp_path, 
         await backend.read(SET)
     await asyncio.sleep(0)
     assert not listener.leads_now
-    assert len(observer.removed) == 1
+    assert len(told.removed) == 1
     await backend.close()
 
 
@@ -143,8 +139,8 @@ def show(folder):
 
 
 async def test_store_file_that_is_inaccessible_for_a_moment_does_not_end_leadership(tmp_path):
-    observer, listener = ObserverRecorder(), LeadershipRecorder()
-    backend = EmbeddedStore(tmp_path / "store", observer)
+    told, listener = ToldEvents(), LeadershipRecorder()
+    backend = EmbeddedStore(tmp_path / "store", told.emit)
     await backend.join(ME, listener)
     await kept_until(backend, 3)
     hide(tmp_path / "store")
@@ -154,15 +150,15 @@ async def test_store_file_that_is_inaccessible_for_a_moment_does_not_end_leaders
     assert listener.leads_now
     show(tmp_path / "store")
     assert await backend.commit(SET, at_epoch(4), 3) == 4
-    assert (len(observer.unseen), observer.removed) == (1, [])
+    assert (len(told.unseen), told.removed) == (1, [])
     await backend.close()
     assert counted(tmp_path / "store") == 4
 
 
 async def test_store_file_that_is_inaccessible_for_long_ends_leadership(tmp_path, monkeypatch):
     monkeypatch.setattr(high_water, "UNSEEN_MS_MAX", 0)
-    observer, listener = ObserverRecorder(), LeadershipRecorder()
-    backend = EmbeddedStore(tmp_path / "store", observer)
+    told, listener = ToldEvents(), LeadershipRecorder()
+    backend = EmbeddedStore(tmp_path / "store", told.emit)
     await backend.join(ME, listener)
     hide(tmp_path / "store")
     async with asyncio.timeout(20):
@@ -171,7 +167,7 @@ async def test_store_file_that_is_inaccessible_for_long_ends_leadership(tmp_path
     show(tmp_path / "store")
     with pytest.raises(StoreError, match="cannot be looked at"):
         await backend.read(SET)
-    assert len(observer.removed) == 1
+    assert len(told.removed) == 1
     await backend.close()
 
 

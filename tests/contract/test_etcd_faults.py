@@ -113,7 +113,6 @@ async def test_commits_survive_a_kill_of_all_etcd_members(three):
             await leader.commit(6, revision)
         with pytest.raises(OutcomeUnknown, match=r"etcd at 127\.0\.0\.1"):
             await leader.store.read(SET)
-        assert "etcd at 127.0.0.1" in leader.store.last_error
         await asyncio.to_thread(three.restart)
         await eventually(
             lambda: any(each.listener.is_leading for each in controllers), seconds=SOON_S, what="one leads"
@@ -121,7 +120,6 @@ async def test_commits_survive_a_kill_of_all_etcd_members(three):
         now = leader if leader.listener.is_leading else other
         assert dict(await now.store.load()) == {SET: VersionedEntry(an_entry(), revision)}
         await now.commit(6, revision)
-        assert now.store.last_error == ""
 
 
 async def test_changes_missed_through_a_compaction_are_reported_afterwards(etcd):
@@ -129,7 +127,6 @@ async def test_changes_missed_through_a_compaction_are_reported_afterwards(etcd)
         kept = await leader.commit(1, name="stays")
         gone = await leader.commit(1, name="goes")
         await eventually(lambda: len(other.listener.entries) == 2, seconds=SOON_S, what="it knows both")
-        openings = other.store._watch.openings
         # The watch cannot go on while its endpoint refuses connections; what happens meanwhile is compacted away.
         other.store._client._options = EtcdOptions(endpoints=("127.0.0.1:1",))
         other.store._client._connections.popitem()[1].close()
@@ -139,7 +136,6 @@ async def test_changes_missed_through_a_compaction_are_reported_afterwards(etcd)
         etcd.ctl("compact", etcd.revision())
         other.store._client._options = EtcdOptions(endpoints=etcd.endpoints)
         other.store._client._connections.clear()
-        await eventually(lambda: other.store._watch.openings > openings, seconds=SOON_S, what="it watches again")
         await eventually(lambda: len(other.listener.entries) == 4, seconds=SOON_S, what="it knows both changes")
         reported = dict(other.listener.entries[2:])
         assert reported["stays"] == VersionedEntry(an_entry(5), kept)

@@ -115,18 +115,14 @@ async def test_single_controller_is_the_only_member(backend, listener, me):
     await eventually(lambda: listener.members == (me,), seconds=10, what="it is listed")
 
 
-async def test_each_store_call_is_reported_to_the_observer(opened):
+async def test_each_store_call_is_told(opened):
     calls = []
 
-    class Observer:
-        def task_failed(self, name, error):
-            raise AssertionError(name) from error
+    def emit(event):
+        assert 0 <= event.seconds < 60
+        calls.append((event.operation, event.result))
 
-        def store_call(self, kind, result, seconds):
-            assert 0 <= seconds < 60
-            calls.append((kind, result))
-
-    backend = await opened(observer=Observer())
+    backend = await opened(emit=emit)
     calls.clear()
     await backend.commit(SET, AN_ENTRY, 0)
     with pytest.raises(EntryMoved):

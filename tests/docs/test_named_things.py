@@ -10,6 +10,7 @@ from documents import ROOT, files
 from controller.observability.log_events import EVENTS as OF_CONTROLLERS
 from namesrv.observability.log_events import EVENTS as OF_NAME_SERVERS
 from offsets.catalogues import EVENTS as OF_OFFSET_MANAGERS
+from role_agent.events import AgentEvent
 
 #: A file or folder of the repository in a document: in a sentence, a table or a picture.
 _FILE: Final = re.compile(
@@ -49,7 +50,8 @@ def words() -> set[str]:
     """Every word of the code, of the chart and its rules, and of what peers send; events of a class have its name."""
     sources = (*files(".py", ".yaml", ".json", ".java", ".toml"), *(ROOT / "docs" / "protocol").glob("*.md"))
     events = {event.name for event in (*OF_CONTROLLERS, *OF_NAME_SERVERS, *OF_OFFSET_MANAGERS)}
-    return _OF_OTHERS.union(events, *(re.findall(r"\w+", path.read_text()) for path in sources))
+    of_agents = {event.key for event in AgentEvent}
+    return _OF_OTHERS.union(events, of_agents, *(re.findall(r"\w+", path.read_text()) for path in sources))
 
 
 @pytest.mark.parametrize("document", _OF_TODAY, ids=lambda path: str(path.relative_to(ROOT)))

@@ -82,14 +82,6 @@ class RecordedCallbacks:
                 self.not_stored.append(error)
 
 
-class _Leadership:
-    def elected(self):
-        """Do nothing: the test loads what is stored."""
-
-    def deposed(self):
-        """Do nothing: the next look gives everything up."""
-
-
 class CallingController:
     """One controller of a store; `restarted` is the next one, on the same file."""
 
@@ -98,7 +90,7 @@ class CallingController:
         self.backend = FailingStore(folder)
         self.store = SetStore(self.backend, ReplicaInfoCache())
         self.clock = FakeClock()
-        self.group = Group("g", ME, self.clock, self.store, _Leadership())
+        self.group = Group("g", ME, self.clock, self.store)
         self.is_ended = False
         self.faults = []
         self.tasks = BackgroundTasks(lambda name, error: self.faults.append((name, error)))
@@ -170,7 +162,7 @@ class CallingController:
                 await self.callbacks.look()
                 if (
                     not self.callbacks._calls
-                    and not self.callbacks._storing
+                    and (self.callbacks._storing is None or self.callbacks._storing.done())
                     and not self.callbacks._delivered.has_unstored
                 ):
                     return

@@ -14,7 +14,7 @@ from controller.app.controller_core import failover
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
 from controller.failover.election_log import ElectionLog
-from controller.failover.events import NotifyRoleChanged, ProbeBroker, StoreCalled, StoreFileRemoved
+from controller.failover.events import NotifyRoleChanged, ProbeBroker
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState
@@ -41,6 +41,7 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from fakes.simulated_brokers import SimulatedBrokers
+from remoting.background_tasks import on_loop
 from remoting.client import RemotingClient
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
@@ -150,11 +151,11 @@ class InProcessController(SimulatedBrokers):
         self.journal = ServerEventLog(CONTROLLER, self.logs, self.counters, self.config)
         self.telemetry = Telemetry(self.logs, DECLARED, requester=self.journal.requester)
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
-        self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
+        self.backend = EmbeddedStore(folder / "store", on_loop(self.telemetry.emit), on_loop(self._task_failed))
         self.replica_infos = ReplicaInfoCache()
         self.role_changes = RoleChanges(self.clock)
         self.store = SetStore(self.backend, self.replica_infos, self.role_changes)
-        self.group = Group("g", ME, self.clock, self.store, self)
+        self.group = Group("g", ME, self.clock, self.store)
         self.elections = ElectionLog(ME.address)
         self.stored_elections = StoredElections(self.elections, self.group, self.backend, self.clock)
         #: Changes whose masters are known to serve.
@@ -200,12 +201,6 @@ class InProcessController(SimulatedBrokers):
             )
         )
 
-    def elected(self):
-        """Begin to lead: `__aenter__` loads what is stored."""
-
-    def deposed(self):
-        """Leave all as it is: tests do what follows."""
-
     def restart(self):
         """Let the controller know nothing but what is stored."""
         self.control = new_control(self)
@@ -217,23 +212,8 @@ class InProcessController(SimulatedBrokers):
         """Return the counts of a counter that are not 0."""
         return {labels: count for labels, count in self.telemetry._counts[counter].counts().items() if count}
 
-    def journal_of_store(self):
-        controller = self
-
-        class StoreCalls:
-            def tell(self, event):
-                controller.loop.call_soon_threadsafe(controller.telemetry.emit, event)
-
-            def store_call(self, kind, result, seconds):
-                self.tell(StoreCalled(operation=kind, result=result, seconds=seconds))
-
-            def task_failed(self, name, error):
-                controller.loop.call_exception_handler({"message": name, "exception": error})
-
-            def store_file_removed(self, error):
-                self.tell(StoreFileRemoved(error=error))
-
-        return StoreCalls()
+    def _task_failed(self, name, error):
+        self.loop.call_exception_handler({"message": name, "exception": error})
 
     def _record(self, *heartbeat):
         self.record_heartbeat(*heartbeat)

@@ -64,14 +64,6 @@ class RecordedResizes:
                 self.faults.append((operation.topic, error))
 
 
-class _Leadership:
-    def elected(self):
-        """Do nothing: the test loads what is stored."""
-
-    def deposed(self):
-        """Do nothing: the next look stops what runs."""
-
-
 class ScalingController:
     """Looks for operations each 50 ms while it is entered."""
 
@@ -80,7 +72,7 @@ class ScalingController:
         self.listener = RecordedResizes()
         self.clock = SystemClock()
         store = SetStore(self.backend, ReplicaInfoCache())
-        self.group = Group("g", ME, self.clock, store, _Leadership())
+        self.group = Group("g", ME, self.clock, store)
         self.client = RemotingClient(self.clock)
         self.tasks = set()
         self.scaling = QueueScaling(

@@ -90,7 +90,7 @@ class Controller:
         config, watcher = world.config, Watcher(self, process)
         self.tasks = BackgroundTasks(watcher.task_failed)
         system = System(lambda address, _: Channel(self, process, address), process.threads)
-        self.backend = EtcdStore(ETCD, process, watcher, system)
+        self.backend = EtcdStore(ETCD, process, watcher.tell, watcher.task_failed, system)
         replica_infos, role_changes = ReplicaInfoCache(), RoleChanges(process)
         self.engine = ControllerCore(
             self.me,

@@ -17,7 +17,7 @@ from serving.logging.logs import Logs, json_line
 from serving.process.background_tasks import logged_tasks
 from serving.process.process import Runtime
 from serving.process.signals import Signals
-from store.store import ControllerMember, StoreError, VersionedEntry
+from store.store import ControllerMember, StoreError, VersionedEntry, ignore
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 OLD = VersionedEntry(StoredSet(broker_set=a_set(master=1, master_epoch=1)), 1)
@@ -195,17 +195,10 @@ async def test_controller_on_an_unreadable_embedded_store_can_be_stopped(candida
     assert not [line for line in candidate.lines if b"boot success" in line]
 
 
-async def test_calls_of_the_embedded_store_reach_the_observer(tmp_path):
+async def test_calls_of_the_embedded_store_are_told(tmp_path):
     calls = []
-
-    class Observer:
-        def task_failed(self, name, error):
-            raise AssertionError(name) from error
-
-        def store_call(self, kind, result, seconds):
-            calls.append((kind, result))
-
-    store = open_store(ControllerConfig(controller_store_path=str(tmp_path)), FakeClock(), Observer())
+    config = ControllerConfig(controller_store_path=str(tmp_path))
+    store = open_store(config, FakeClock(), lambda event: calls.append((event.operation, event.result)), ignore)
     await store.commit(SET, OLD.entry, 0)
     assert calls == [("commit", "ok")]
     await store.close()

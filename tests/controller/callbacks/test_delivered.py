@@ -17,18 +17,10 @@ from store.store import SetStore, StoreError
 KIND = DocumentKind.ROLE_CALLBACK
 
 
-class Listener:
-    def elected(self):
-        """Nothing follows here."""
-
-    def deposed(self):
-        """Nothing follows here."""
-
-
 @pytest.fixture
 async def backend(tmp_path):
     backend = FailingStore(tmp_path)
-    await backend.join(ME, Group("g", ME, SystemClock(), SetStore(backend, ReplicaInfoCache()), Listener()))
+    await backend.join(ME, Group("g", ME, SystemClock(), SetStore(backend, ReplicaInfoCache())))
     yield backend
     await backend.close()
 

@@ -64,21 +64,13 @@ class Recorded:
                 self.left_out.append((event.broker, event.left_out))
 
 
-class _Leadership:
-    def elected(self):
-        """Do nothing: the test leads."""
-
-    def deposed(self):
-        """Do nothing: the next look notices it."""
-
-
 class Publishing:
     """A controller that publishes, over a store in a file."""
 
     def __init__(self, folder, api, services=(SERVICE,)):
         self.clock, self.observer, self.api = FakeClock(), Recorded(), api
         self.sets = SetStore(FailingStore(folder))
-        self.group = Group("g", ME, self.clock, self.sets, _Leadership())
+        self.group = Group("g", ME, self.clock, self.sets)
         self.revision = 0
         server = ApiServer("127.0.0.1", api.port, api.credentials)
         self.slices = EndpointSlices(self.group, self.sets, self.clock, server, services, self.observer.emit)

@@ -348,24 +348,25 @@ def test_results_of_role_notifications_are_kept_for_the_last_election(elections)
 
 
 def test_time_and_cause_of_an_epoch_are_known_if_it_began_with_the_last_election(elections):
-    assert elections.elected_unix_ms(SET, 6) is None
+    assert elections.beginning(SET, 6) is None
     elections.add(held(alive={2: last_heartbeat()}), 1_000)
-    assert [elections.elected_unix_ms(SET, epoch) for epoch in (5, 6, 7)] == [None, 1_000, None]
+    assert [elections.beginning(SET, epoch) is None for epoch in (5, 6, 7)] == [True, False, True]
+    assert elections.beginning(SET, 6).unix_ms == 1_000
     assert [elections.why(SET, epoch) for epoch in (5, 6, 7)] == ["", "master 1 is dead", ""]
 
 
 def test_epoch_that_began_with_a_master_out_of_sync_is_known_until_the_next_one(elections):
     elections.add(held(alive={2: last_heartbeat()}), 1_000)
-    assert [elections.was_unclean(SET, epoch) for epoch in (5, 6)] == [None, False]
+    assert not elections.beginning(SET, 6).is_unclean
     outsider = held(alive={3: last_heartbeat()}, call=ElectionRequest(allows_unclean=True))
     elections.add(outsider, 2_000)
-    assert elections.was_unclean(SET, outsider.after.master_epoch) is True
+    assert elections.beginning(SET, outsider.after.master_epoch).is_unclean
     # A replica asks who is master.
     elections.add(held(outsider.after, alive={3: last_heartbeat()}), 3_000)
     assert elections.of_set(SET).result is ElectionResult.KEPT
-    assert elections.was_unclean(SET, outsider.after.master_epoch) is True
+    assert elections.beginning(SET, outsider.after.master_epoch).is_unclean
 
 
 def test_election_without_a_result_begins_no_epoch(elections):
     elections.add(held(), 1_000)
-    assert [elections.elected_unix_ms(SET, epoch) for epoch in (5, 6)] == [None, None]
+    assert [elections.beginning(SET, epoch) for epoch in (5, 6)] == [None, None]

@@ -1,5 +1,7 @@
 """Which controller leads, as one of them knows it: what it says to brokers, and when it may answer for the sets."""
 
+from functools import partial
+
 import pytest
 from fakes.clock import FakeClock
 
@@ -18,19 +20,14 @@ class Happened(list):
     def entry_changed(self, name, kept):
         self.append((name, kept))
 
-    def elected(self):
-        self.append("elected")
-
-    def deposed(self):
-        self.append("deposed")
-
 
 class AGroup(Group):
     """A group with its clock and what it handed on."""
 
     def __init__(self):
         self.clock, self.happened = FakeClock(), Happened()
-        super().__init__("g", ME, self.clock, self.happened, self.happened)
+        elected, deposed = (partial(self.happened.append, each) for each in ("elected", "deposed"))
+        super().__init__("g", ME, self.clock, self.happened, elected, deposed)
 
     def lease(self):
         self.leads(self.clock.now_ms() + LEASE_MS)

@@ -69,7 +69,7 @@ class Probed:
         self.client = RemotingClient(self.clock)
         self.faults = []
         self.tasks = BackgroundTasks(lambda name, error: self.faults.append((name, error)))
-        self.group = Group("g", ME, self.clock, None, self)
+        self.group = Group("g", ME, self.clock, None)
         self.name_servers = (namesrv.address,)
         self.probe = RoleProbe(
             group=self.group,
@@ -86,12 +86,6 @@ class Probed:
             role_probe_namesrv_addr=";".join(self.name_servers),
             role_probe_interval_ms=INTERVAL_MS,
         )
-
-    def elected(self):
-        """Nothing follows here."""
-
-    def deposed(self):
-        """Nothing follows here."""
 
     def looked(self):
         """Return how many sets are probed, and how many are left out, as the metrics have it."""

@@ -4,7 +4,7 @@ import pytest
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.roles.verdict import RoleAnswer, RoleVerdict
-from controller.wire.role_check_port import LeaderQuery, decode_check, encode_answer
+from controller.wire.role_check_port import decode_check, encode_answer
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,8 @@ from controller.wire.role_check_port import LeaderQuery, decode_check, encode_an
         (b"broker-a/12\r", BrokerKey("broker-a", 12)),
         (b"a/b/0", BrokerKey("a/b", 0)),
         ("brøker/3".encode(), BrokerKey("brøker", 3)),
-        (b"leader", LeaderQuery()),
-        (b"leader\r", LeaderQuery()),
+        (b"leader", "leader"),
+        (b"leader\r", "leader"),
     ],
 )
 def test_check_names_a_broker_or_the_leader(line, wanted):

@@ -11,9 +11,9 @@ def test_hold_ends_when_it_is_released_or_over():
     clock = FakeClock()
     holds, now_ms = RoleHolds(clock, lambda *_: None), clock.now_ms()
     assert holds.hold(SET, now_ms + 500) == now_ms + 500
-    assert holds.is_held(SET, now_ms + 499)
-    assert not holds.is_held(SET, now_ms + 500)
-    assert not holds.is_held("broker-b", now_ms)
+    assert holds.held_until_ms(SET, now_ms + 499) is not None
+    assert holds.held_until_ms(SET, now_ms + 500) is None
+    assert holds.held_until_ms("broker-b", now_ms) is None
     holds.release(SET)
     holds.release(SET)
     assert holds.held_until_ms(SET, now_ms) is None
@@ -30,7 +30,7 @@ def test_a_controller_that_leads_no_longer_holds_nothing():
     holds = RoleHolds(clock, lambda *_: None)
     holds.hold(SET, clock.now_ms() + 500)
     holds.clear()
-    assert not holds.is_held(SET, clock.now_ms())
+    assert holds.held_until_ms(SET, clock.now_ms()) is None
 
 
 def test_ended_hold_is_reported_once_with_its_duration():

@@ -21,7 +21,8 @@ class Leader:
 
     def __init__(self):
         self.clock = FakeClock()
-        self.group = Group("g", ControllerMember(id="n0", address="x:1"), self.clock, SetStore(None), self)
+        me = ControllerMember(id="n0", address="x:1")
+        self.group = Group("g", me, self.clock, SetStore(None), deposed=self.deposed)
         self.group.leads(None)
         self.changes = RoleChanges(self.clock)
         self.masters, self.queried, self.reported, self.tasks = set(), [], [], []
@@ -29,9 +30,6 @@ class Leader:
         self.serving = ServingConfirmations(
             self.group, self.clock, self.start, self.is_master, lambda *values: self.reported.append(values)
         )
-
-    def elected(self):
-        pass
 
     def deposed(self):
         self.serving.clear()

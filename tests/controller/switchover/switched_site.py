@@ -62,7 +62,7 @@ class SwitchedSet:
         return self.controller.stored()
 
     def is_held(self):
-        return self.controller.roles.holds.is_held(SET, self.controller.clock.now_ms())
+        return self.controller.roles.holds.held_until_ms(SET, self.controller.clock.now_ms()) is not None
 
     async def until(self, *phases, step_ms=10):
         """Let time pass until the switchover is in one of these phases; masters that serve are confirmed meanwhile."""

@@ -18,7 +18,7 @@ from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import Leadership
 from store.etcd.threads import CallThreads
 from store.etcd.watch import Watch
-from store.store import ControllerMember, OutcomeUnknown, StoreObserver
+from store.store import ControllerMember, OutcomeUnknown, ignore
 
 ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 KEYS = Keys("g")
@@ -42,7 +42,7 @@ class Faltering(CallThreads):
     """Fails at once in each call, as nobody thought of."""
 
     def __init__(self):
-        super().__init__(1, SystemClock(), StoreObserver())
+        super().__init__(1, SystemClock(), ignore)
         self.calls = 0
 
     async def run(self, kind, work, **more):

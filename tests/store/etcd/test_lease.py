@@ -13,7 +13,7 @@ from store.etcd.keys import Keys
 from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS, RENEW_EVERY_MS, Holder, Leadership
 from store.etcd.threads import CallThreads
-from store.store import ControllerMember, StoreObserver
+from store.store import ControllerMember, ignore
 
 ME, OTHER = ControllerMember(id="n0", address="10.0.0.1:9878"), ControllerMember(id="n1", address="10.0.0.2:9878")
 MINE = Holder(member=ME, run="r", token=20, lease_id=77)
@@ -25,7 +25,7 @@ class Etcd(CallThreads):
     """An etcd of a few lines: who holds the key, and how long answers about the lease take."""
 
     def __init__(self, clock):
-        super().__init__(1, clock, StoreObserver())
+        super().__init__(1, clock, ignore)
         self._clock = clock
         self.leader_key = LeaderKeyState(None, 10)
         self.takes_ms = 0
