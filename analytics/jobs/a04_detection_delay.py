@@ -20,7 +20,6 @@ from analytics.shared.heartbeats.gap_histogram import NAMESRV, of_brokers
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.rows import of_span
 from analytics.shared.state_points import IDLE_MS, ended_by_timeout
-from analytics.spark.schemas import united
 from history.columns import Column, Type
 
 _REASONS: Final = (
@@ -64,14 +63,11 @@ _IDLE: Final = "idle"
 
 def removals(inputs: Inputs, span: Span) -> DataFrame:
     """Return one row for each broker that a server gave up in the span."""
-    cause = F.coalesce("cause", "event_type")
     by_name_servers = of_brokers(inputs["broker_state"]).filter(F.col("event_type").isin("expired", "channel_closed"))
     by_controllers = of_brokers(inputs["controller"]).filter("event_type = 'failure_detected'")
-    return united(
-        [
-            _given_up(by_name_servers, span, NAMESRV, F.col("event_type"), F.lit(0)),
-            _given_up(by_controllers, span, "controller", cause, F.coalesce("duration_ms", F.lit(0))),
-        ]
+    controllers_ms = F.coalesce("duration_ms", F.lit(0))
+    return _given_up(by_name_servers, span, NAMESRV, F.col("event_type"), F.lit(0)).unionByName(
+        _given_up(by_controllers, span, "controller", F.coalesce("cause", "event_type"), controllers_ms)
     )
 
 

@@ -99,28 +99,19 @@ def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = Map
     )
     choices = brokers.withColumns({"fixed": _fixed_choices(), "phi": _phi_choices()})
     chosen = choices.withColumns({name: _best(F.col(name)) for name in ("fixed", "phi")})
-    return chosen.select(*BROKER, *_recommended())
+    return chosen.withColumns(_recommended())
 
 
-def _recommended() -> list[SparkColumn]:
-    sure = F.col("fixed.sure")
+def _recommended() -> dict[str, SparkColumn]:
     comparable = F.col("period_ms").isNotNull() & (F.col("evidence_days") >= EVIDENCE_DAYS_MIN)
-    confidence = F.when(sure, "high").when(comparable, "medium").otherwise("low")
-    return [
-        F.col("period_ms"),
-        F.col("current_timeout_s"),
-        F.try_divide(_longer_than(F.col("current_timeout_s")), F.col("days")).alias("current_fp_day"),
-        F.col("fixed.setting").alias("recommended_timeout_s"),
-        F.col("fixed.fp_day").alias("fp_day"),
-        F.col("fixed.fp_day_upper").alias("fp_day_upper"),
-        F.col("fixed.delay_s").alias("delay_s"),
-        F.col("phi.setting").alias("phi_threshold"),
-        F.col("phi.fp_day").alias("phi_fp_day"),
-        F.col("phi.delay_s").alias("phi_delay_s"),
-        F.col("failures"),
-        F.col("evidence_days"),
-        confidence.alias("confidence"),
-    ]
+    return {
+        "current_fp_day": F.try_divide(_longer_than(F.col("current_timeout_s")), F.col("days")),
+        "recommended_timeout_s": F.col("fixed.setting"),
+        **{name: F.col(f"fixed.{name}") for name in ("fp_day", "fp_day_upper", "delay_s")},
+        "phi_threshold": F.col("phi.setting"),
+        **{f"phi_{name}": F.col(f"phi.{name}") for name in ("fp_day", "delay_s")},
+        "confidence": F.when(F.col("fixed.sure"), "high").when(comparable, "medium").otherwise("low"),
+    }
 
 
 # What is known of each broker

@@ -256,24 +256,19 @@ def _counted(moved: DataFrame) -> DataFrame:
     """Return the proposals: reads follow writes down, and make room for them where they go up."""
     write_now, read_now = F.coalesce("write_now", F.lit(0)), F.coalesce("read_now", F.lit(0))
     write = write_now + F.col("change")
-    return moved.select(
-        "cluster",
-        "topic",
-        "broker_name",
-        "broker_addr",
-        "basis",
-        "position",
-        read_now.alias("read_now"),
-        write_now.alias("write_now"),
-        F.when(F.col("change") < 0, write).otherwise(F.greatest(read_now, write)).alias("read_proposed"),
-        write.alias("write_proposed"),
-        F.coalesce("perm", "topic_perm").alias("perm"),
-        F.coalesce("topic_sys_flag", "topic_flag").alias("topic_sys_flag"),
-        "groups",
-        _reason().alias("reason"),
-        F.when(F.col("basis") == "tps", F.col("sampled_share"))
-        .otherwise(F.max("days_full").over(Window.partitionBy("cluster")))
-        .alias("confidence"),
+    by_tps = F.col("basis") == "tps"
+    days_full = F.max("days_full").over(Window.partitionBy("cluster"))
+    return moved.withColumns(
+        {
+            "reason": _reason(),
+            "confidence": F.when(by_tps, F.col("sampled_share")).otherwise(days_full),
+            "read_now": read_now,
+            "write_now": write_now,
+            "read_proposed": F.when(F.col("change") < 0, write).otherwise(F.greatest(read_now, write)),
+            "write_proposed": write,
+            "perm": F.coalesce("perm", "topic_perm"),
+            "topic_sys_flag": F.coalesce("topic_sys_flag", "topic_flag"),
+        }
     )
 
 

@@ -1,7 +1,4 @@
-"""One crash makes one page and hides no other: what holds back what, by the shipped configuration of Alertmanager.
-
-The rules are judged here by their text; a real Alertmanager judges the same stories where one is installed.
-"""
+"""One crash makes one page and hides no other: what a real Alertmanager holds back by the shipped configuration."""
 
 import json
 import os
@@ -106,7 +103,6 @@ STORIES = {
         {"BrokerMissing", "BrokersLost"},
     ),
 }
-EACH_STORY = pytest.mark.parametrize("story", STORIES)
 
 
 def fired(story, plane=None):
@@ -115,57 +111,10 @@ def fired(story, plane=None):
     return [{"alertname": name, "severity": SEVERITY[name]} | of_plane | labels for name, labels in STORIES[story][0]]
 
 
-def matches(matchers, labels):
-    found = [MATCHER.fullmatch(matcher).groups() for matcher in matchers]
-    return all(
-        re.fullmatch(value if kind == "=~" else re.escape(value), labels.get(label, "")) for label, kind, value in found
-    )
-
-
-def notified(firing):
-    """Return the labels of what is not held back, as Alertmanager says: labels that both lack are equal."""
-    return [
-        target
-        for target in firing
-        if not any(
-            matches(rule["target_matchers"], target)
-            and matches(rule["source_matchers"], source)
-            and all(source.get(label, "") == target.get(label, "") for label in rule.get("equal", ()))
-            for rule in RULES
-            for source in firing
-        )
-    ]
-
-
-def names(firing):
-    return {labels["alertname"] for labels in firing}
-
-
-@EACH_STORY
-@pytest.mark.parametrize("plane", ["west", None])
-def test_one_fault_makes_one_page_and_hides_no_other(story, plane):
-    notified_now = notified(fired(story, plane))
-    assert names(notified_now) == STORIES[story][1]
-    pages = {labels["alertname"] for labels in notified_now if labels["severity"] == "critical"}
+@pytest.mark.parametrize("story", STORIES)
+def test_one_fault_makes_one_page(story):
+    pages = {name for name in STORIES[story][1] if SEVERITY[name] == "critical"}
     assert len(pages) <= 1 or pages == TWO_PAGES
-
-
-@EACH_STORY
-@pytest.mark.parametrize("other", STORIES)
-def test_a_fault_of_a_plane_hides_none_of_another(story, other):
-    notified_now = notified(fired(story, "west") + fired(other, "east"))
-    assert names(each for each in notified_now if each["plane"] == "east") == STORIES[other][1]
-
-
-def test_alert_about_missing_targets_is_inhibited_by_the_alert_about_a_missing_plane():
-    nothing = {"alertname": "NothingScraped", "severity": "critical"}
-    assert notified([nothing]) == [nothing]
-    assert names(notified([nothing, *fired("a plane is down", "west")])) == {"PlaneDown"}
-
-
-def test_an_alert_of_other_software_is_never_held_back():
-    foreign = {"alertname": "DiskFull", "severity": "critical"}
-    assert all(foreign in notified([foreign, *fired(story)]) for story in STORIES)
 
 
 def test_rules_name_alerts_that_there_are_and_worse_ones_hold_back_others():
@@ -229,15 +178,27 @@ def of_planes(found, prefix):
     return {(plane, name) for plane, name in found if plane.startswith(prefix)}
 
 
-def test_alertmanager_gives_the_same_results(alertmanager):
-    """Each story in a plane of its own, all at once."""
-    send(alertmanager, [labels for n, story in enumerate(STORIES) for labels in fired(story, f"plane-{n}")])
+def wait_for(alertmanager, expected, prefix=""):
+    wait_until(
+        lambda: of_planes(judged(alertmanager), prefix) == expected,
+        seconds=SOON_S,
+        what=lambda: f"{expected}, not {of_planes(judged(alertmanager), prefix)}",
+    )
+
+
+def test_a_fault_hides_no_other_and_none_of_another_plane_or_other_software(alertmanager):
+    """Each story in a plane of its own, all at once, and two where no label tells planes apart."""
+    foreign, nothing = ("DiskFull", "critical"), ("NothingScraped", "critical")
+    others = [{"alertname": name, "severity": severity} for name, severity in (foreign, nothing)]
+    send(alertmanager, others)
+    wait_for(alertmanager, {("", "DiskFull"), ("", "NothingScraped")})
+    without_label = ("a plane is down", "a slave died")
+    labelled = [labels for n, story in enumerate(STORIES) for labels in fired(story, f"plane-{n}")]
+    send(alertmanager, [labels for story in without_label for labels in fired(story)] + labelled)
     expected = {(f"plane-{number}", name) for number, story in enumerate(STORIES) for name in STORIES[story][1]}
-
-    def notified_of():
-        return of_planes(judged(alertmanager), "plane-")
-
-    wait_until(lambda: notified_of() == expected, seconds=SOON_S, what=lambda: f"{expected}, not {notified_of()}")
+    expected |= {("", name) for story in without_label for name in STORIES[story][1]}
+    # A missing plane explains missing targets.
+    wait_for(alertmanager, expected | {("", "DiskFull")})
 
 
 def test_the_command_of_the_readme_silences_a_plane_and_no_other(alertmanager, tmp_path):
@@ -261,5 +222,7 @@ def judged(alertmanager):
     with urllib.request.urlopen(f"{alertmanager}/api/v2/alerts", timeout=10) as answer:
         found = json.loads(answer.read())
     return {
-        (each["labels"]["plane"], each["labels"]["alertname"]) for each in found if each["status"]["state"] == "active"
+        (each["labels"].get("plane", ""), each["labels"]["alertname"])
+        for each in found
+        if each["status"]["state"] == "active"
     }
