@@ -134,7 +134,6 @@ class EmbeddedStore:
         return await self._looked_up("read", lambda: self._entries.read(broker_name))
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
-        """Store an entry; it is on the disk when this returns."""
         loop = asyncio.get_running_loop()
         wanted = _Commit(broker_name, entry_text(entry), revision, loop.create_future())
         self._waiting.append(wanted)
@@ -168,7 +167,6 @@ class EmbeddedStore:
             return await self._looked_up("read_document", lambda: self._documents.read(kind, name))
 
     async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
-        """Store a document in a transaction of its own; it is on the disk when this returns."""
         check_document(kind, name, value)
         async with self._document_turn:
             return await self._call("commit_document", lambda: self._commit_document(kind, name, value, revision))

@@ -183,11 +183,9 @@ class ControllerCore:
         await self._notifier.close()
 
     def _elected(self) -> None:
-        """Take over in the background: this controller leads."""
         self.begin(self._lead(self.group.term))
 
     def _deposed(self) -> None:
-        """Answer for no set any more: another controller leads."""
         self.store.changes.end_waits()
         self._replica_infos.clear()
         self.control.deposed()

@@ -435,7 +435,6 @@ class Controller:
         return endpoints_of(*views)
 
     def _measure(self) -> dict[str, int | float | None]:
-        """Return how many brokers are alive, and the size of etcd, by column of a tick of the history."""
         return {"brokers": self._core.live.brokers, "etcd_db_bytes": self._size.latest}
 
     def _open_store(self, config: ControllerConfig) -> StoreBackend:
@@ -457,7 +456,6 @@ class Controller:
 
 
 def open_store(config: ControllerConfig, clock: Clock, emit: Emit, report: Report) -> StoreBackend:
-    """Return the configured store; raises StoreError if it cannot be opened."""
     if config.controller_store == "embedded":
         return EmbeddedStore(Path(config.controller_store_path), emit, report)
     # It loads gRPC, which takes a while and which nobody else needs.

@@ -26,29 +26,49 @@ _SOON_FOR_MS: Final = 5_000
 _SOON_SETS_MAX: Final = 20
 
 
-class ElectionRetries:
-    """Sets whose last election is under way, has failed, or waits for brokers."""
+class ElectionStarter:
+    """The elections that are to be held, and those that are tried again."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        elections: ElectionRunner,
+        look_at_set: Callable[[BrokerSet, int], None],
+    ) -> None:
+        """`look_at_set` begins the next election of a set if it still needs one; it takes the time, monotonic ms."""
+        self._store, self._group, self._fences = state.store, state.group, state.fences
+        self._clock, self._start = state.clock, state.start
+        self._elections, self._look_at_set = elections, look_at_set
         #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
         self._paused_until_ms: dict[str, int] = {}
         #: Sets whose elections wait for brokers: since when.
         self._waiting_since_ms: dict[str, int] = {}
         #: Those of them that are tried again soon.
         self._tried_soon: set[str] = set()
+        #: Sets whose elections wait for the hosts that check their masters, and why they are held.
+        self._fenced: dict[str, Cause] = {}
 
-    def pause(self, broker_name: str, now_ms: int) -> None:
-        self._paused_until_ms[broker_name] = now_ms + _AGAIN_MS
+    def begin(self, broker_set: BrokerSet, cause: Cause) -> None:
+        """Hold an election of a set now, or once no host leads clients to its failed master any more."""
+        name, now_ms = broker_set.broker_name, self._clock.now_ms()
+        if self._elections.is_running(name):
+            # A slow store has not taken its outcome yet: the next look sees whether that was enough.
+            return
+        if self._fences.awaited(broker_set, now_ms):
+            self._fenced.setdefault(name, cause)
+            return
+        if (waited := self._fenced.pop(name, None)) is not None:
+            cause = _fenced(waited, self._fences.left(broker_set), now_ms)
+        self._paused_until_ms[name] = now_ms + _AGAIN_MS
+        self._start(self._elect(name, cause))
 
-    def end_pause(self, broker_name: str) -> None:
-        del self._paused_until_ms[broker_name]
-
-    def drop_ended(self, now_ms: int) -> None:
+    def drop_ended_pauses(self, now_ms: int) -> None:
         self._paused_until_ms = {
             name: until_ms for name, until_ms in self._paused_until_ms.items() if until_ms > now_ms
         }
 
     def is_paused(self, broker_name: str) -> bool:
+        """Return whether the last election of a set is under way, or failed a moment ago."""
         return broker_name in self._paused_until_ms
 
     def try_soon(self, broker_name: str, now_ms: int) -> bool:
@@ -65,42 +85,6 @@ class ElectionRetries:
         self._waiting_since_ms.pop(broker_name, None)
         self._tried_soon.discard(broker_name)
 
-    def clear_waits(self) -> None:
-        self._waiting_since_ms.clear()
-        self._tried_soon.clear()
-
-
-class ElectionStarter:
-    """The elections that are to be held, and those that are tried again."""
-
-    def __init__(
-        self,
-        state: ClusterState,
-        elections: ElectionRunner,
-        look_at_set: Callable[[BrokerSet, int], None],
-    ) -> None:
-        """`look_at_set` begins the next election of a set if it still needs one; it takes the time, monotonic ms."""
-        self._store, self._group, self._fences = state.store, state.group, state.fences
-        self._clock, self._start = state.clock, state.start
-        self._elections, self._look_at_set = elections, look_at_set
-        self.retries = ElectionRetries()
-        #: Sets whose elections wait for the hosts that check their masters, and why they are held.
-        self._fenced: dict[str, Cause] = {}
-
-    def begin(self, broker_set: BrokerSet, cause: Cause) -> None:
-        """Hold an election of a set now, or once no host leads clients to its failed master any more."""
-        name, now_ms = broker_set.broker_name, self._clock.now_ms()
-        if self._elections.is_running(name):
-            # A slow store has not taken its outcome yet: the next look sees whether that was enough.
-            return
-        if self._fences.awaited(broker_set, now_ms):
-            self._fenced.setdefault(name, cause)
-            return
-        if (waited := self._fenced.pop(name, None)) is not None:
-            cause = _fenced(waited, self._fences.left(broker_set), now_ms)
-        self.retries.pause(name, now_ms)
-        self._start(self._elect(name, cause))
-
     def look_at_fences(self, now_ms: int) -> None:
         """Hold the elections that have waited for long enough; one whose master is back is dropped."""
         for name, cause in list(self._fenced.items()):
@@ -113,11 +97,12 @@ class ElectionStarter:
 
     def clear(self) -> None:
         self._fenced.clear()
-        self.retries.clear_waits()
+        self._waiting_since_ms.clear()
+        self._tried_soon.clear()
 
     def remove(self, broker_name: str) -> None:
         self._fenced.pop(broker_name, None)
-        self.retries.end_wait(broker_name)
+        self.end_wait(broker_name)
 
     async def _elect(self, broker_name: str, cause: Cause) -> None:
         try:
@@ -126,15 +111,15 @@ class ElectionStarter:
             # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
             return
         if not elected.awaits_brokers:
-            self.retries.end_wait(broker_name)
-        elif self.retries.try_soon(broker_name, self._clock.now_ms()) and elected.awaits_response:
+            self.end_wait(broker_name)
+        elif self.try_soon(broker_name, self._clock.now_ms()) and elected.awaits_response:
             # The query took its time, and a broker that was paused answers the next one as soon as it goes on.
             self._try_now(broker_name)
 
     def _try_now(self, broker_name: str) -> None:
         broker_set = self._store.get(broker_name)
         if broker_set is not None and self._group.is_leader:
-            self.retries.end_pause(broker_name)
+            del self._paused_until_ms[broker_name]
             self._look_at_set(broker_set, self._clock.now_ms())
 
 

@@ -164,7 +164,6 @@ class Monitor:
         self.found_host = reachability.found_host
         self.senders = Senders(self._live, self._detector, reachability)
         self._starter = ElectionStarter(state, elections, self._look_at_set)
-        self._retries = self._starter.retries
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: OrderedDict[str, None] = OrderedDict()
         #: Sets that never had a master: since when none of their brokers is in contact.
@@ -304,7 +303,7 @@ class Monitor:
         if not self._group.is_leader:
             return
         now_ms = self._clock.now_ms()
-        self._retries.drop_ended(now_ms)
+        self._starter.drop_ended_pauses(now_ms)
         for name in self._next_names():
             self._unwell.pop(name, None)
             if (broker_set := self._store.get(name)) is not None:
@@ -328,20 +327,20 @@ class Monitor:
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)
-            self._retries.end_wait(broker_set.broker_name)
+            self._starter.end_wait(broker_set.broker_name)
             return
         if self._is_idle(broker_set, now_ms):
             return
         self._report_disputed(broker_set, now_ms)
         self._unwell[broker_set.broker_name] = None
-        if not self._retries.is_paused(broker_set.broker_name) and not self._elections.is_running(
+        if not self._starter.is_paused(broker_set.broker_name) and not self._elections.is_running(
             broker_set.broker_name
         ):
             cause = self._need(broker_set, now_ms)
             if cause is not None:
                 self._begin_election(broker_set, cause)
             else:
-                self._retries.end_wait(broker_set.broker_name)
+                self._starter.end_wait(broker_set.broker_name)
 
     def _report_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
         """Report once which brokers claim to know more than the store, where that proves nothing."""
@@ -353,7 +352,6 @@ class Monitor:
             self._emit(events.MasterEpochDisputed(broker_set=broker_set, claims=claims))
 
     def _is_well(self, broker_set: BrokerSet) -> bool:
-        """Return whether a set needs nothing: its master sends heartbeats, and nobody claims a higher epoch."""
         heartbeats = self._live.of_set(broker_set.broker_name)
         if broker_set.master not in heartbeats or broker_set.is_rebuilding:
             return False
@@ -438,7 +436,6 @@ class Monitor:
         return Cause(trigger=Trigger.NO_MASTER, why="the set has no master, and one can lead") if electable else None
 
     def _need_for(self, broker_name: str, master: int, now_ms: int) -> Cause | None:
-        """Return why this master has to be replaced, None if it may live."""
         key = BrokerKey(broker_name, master)
         if not self._detector.is_lost(key, now_ms):
             return None

@@ -46,7 +46,6 @@ class LatestFile(msgspec.Struct, frozen=True):
 
     @property
     def item(self) -> AnalysisItem:
-        """What the listing has of it."""
         return view_of(AnalysisItem, self)
 
 

@@ -52,7 +52,6 @@ class ChangedLists:
 
     @property
     def event_id(self) -> str:
-        """The id of the present state."""
         return f"{self._boot_id}-{self._number}"
 
     def look(self) -> int:
@@ -65,7 +64,6 @@ class ChangedLists:
         return self._number
 
     def changed_after(self, number: int) -> list[str]:
-        """Return the names of the lists with a later change."""
         return [name for name, at in self._changed_at.items() if at > number]
 
     def watch(self, after: str, client: str) -> "ControllerStream":
@@ -98,7 +96,6 @@ class ControllerStream:
         self._is_ending = False
 
     def end(self) -> None:
-        """End in order."""
         self._is_ending = True
 
     def attach(self, _: DirectWriter) -> None:
@@ -122,5 +119,4 @@ class ControllerStream:
         yield event_text("closing", b"{}", retry_ms=RETRY_MS)
 
     def close(self, *, is_stalled: bool) -> None:  # noqa: ARG002  # of EventStream; a stalled one just ends
-        """Give the place back."""
         self._watch.places.leave(self)

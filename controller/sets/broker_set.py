@@ -151,7 +151,6 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return replace(self, next_broker_id=broker_id + 1, applied_ids=ranges[-APPLIED_RANGES_MAX:])
 
     def with_registered(self, broker_ids: Collection[int]) -> "BrokerSet":
-        """Return the set with brokers that have registered, or that must not come back."""
         if not self.applied_ids:
             return self
         left = [part for first, last in self.applied_ids for part in _cut(first, last, broker_ids)]
@@ -203,7 +202,6 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return replace(self, master=broker_id, master_epoch=min(self.master_epoch + 1, MASTER_EPOCH_MAX))
 
     def with_sync_state_set(self, members: Iterable[int]) -> "BrokerSet":
-        """Return the set with others in sync: a new SyncStateSet epoch."""
         in_sync = frozenset(members)
         registered = self.with_registered(in_sync)
         return replace(registered, sync_state_set=in_sync, sync_state_set_epoch=self.sync_state_set_epoch + 1)

@@ -214,11 +214,9 @@ _OF_PHASES: Final[Mapping[SwitchoverPhase, type[SwitchoverPhaseEntered]]] = {
 
 
 def switchover_entered(before: Switchover, after: Switchover) -> SwitchoverPhaseEntered:
-    """Return the event of a switchover that is in another phase; the last one ends it."""
     return _OF_PHASES.get(after.phase, SwitchoverPhaseEntered)(before=before, switchover=after)
 
 
 def restart_entered(before: RollingRestart, after: RollingRestart) -> Event:
-    """Return the event of a rolling restart that is in another phase; the last one ends it."""
     event = RollingRestartEnded if after.has_ended else RollingRestartPhaseEntered
     return event(before=before, restart=after)

@@ -183,7 +183,6 @@ def _failed(restart: RollingRestart, facts: RestartFacts, problem: str) -> Resta
 
 
 def _missing(facts: RestartFacts, broker_set: BrokerSet) -> str:
-    """Return what the set lacks to be complete, blank if nothing."""
     if silent := sorted(broker_set.replicas.keys() - set(facts.trusted)):
         return f"brokers {silent} to send heartbeats"
     if behind := sorted(broker_set.replicas.keys() - broker_set.sync_state_set):

@@ -70,7 +70,6 @@ class SwitchoverRun:
         self._parts.emit(switchover_entered(before, after))
 
     async def _perform(self) -> None:
-        """Hold the election that a phase begins with."""
         name, control = self.switchover.broker_name, self._parts.control
         if self.switchover.phase is SwitchoverPhase.ELECT:
             elected = await self._elected(control.switch_over(name, self.switchover.new_master))

@@ -202,7 +202,6 @@ class EtcdStore:
         return versioned
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
-        """Store an entry in one transaction; a majority of etcd has it when this returns."""
         value = entry_value(entry) if entry != StoredSet() else None
         self._known.commit_begins(broker_name)
         try:
@@ -215,7 +214,6 @@ class EtcdStore:
         return stored
 
     async def load_documents(self, kind: DocumentKind) -> Mapping[str, VersionedDocument]:
-        """Return all documents of a kind as they were at one revision, in pages."""
         return await self._document_calls.run("load_documents", lambda _: self._load_documents(kind))
 
     async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
@@ -225,7 +223,6 @@ class EtcdStore:
         return VersionedDocument() if kv is None else versioned_document_of(kv)
 
     async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
-        """Store a document in one transaction; a majority of etcd has it when this returns."""
         check_document(kind, name, value)
         write = Write(f"{kind} {name}", self._keys.document(kind, name), value, revision)
         return await self._committed(self._document_calls, "commit_document", write)
