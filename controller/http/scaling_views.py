@@ -1,6 +1,6 @@
 """The HTTP paths of queue scaling and of the autoscaler."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Final
@@ -259,10 +259,10 @@ class AutoscalerViews:
         found = [each for each in self._autoscaler.decisions() if each.topic.startswith(request.prefix)]
         changes = (each for each in reversed(self._autoscaler.decided.changes) if each.topic.startswith(request.prefix))
         return DecisionListing(
-            decisions=_views(islice(found, request.page.limit)),
+            decisions=[_decision(each) for each in islice(found, request.page.limit)],
             total=len(found),
             left_out=self._autoscaler.names.left_out,
-            changes=_views(islice(changes, request.page.limit)),
+            changes=[_decision(each) for each in islice(changes, request.page.limit)],
         )
 
     @get("/v1/scaling/proposals", refusals=(400, 409, 503))
@@ -284,10 +284,6 @@ class AutoscalerViews:
         with refusals():
             self._autoscaler.scaling.check_leads()
             return view_of(ProposalView, self._autoscaler.decided.dismiss(request.path["id"], body.reason))
-
-
-def _views(decisions: Iterable[TopicDecision]) -> list[DecisionView]:
-    return [_decision(each) for each in decisions]
 
 
 def _decision(decision: TopicDecision) -> DecisionView:

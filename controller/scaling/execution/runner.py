@@ -67,10 +67,6 @@ class _Run:
         #: Groups of the topic in the last round that knew them.
         self.groups: frozenset[str] = frozenset()
 
-    @property
-    def has_ended(self) -> bool:
-        return self.task is not None and self.task.done()
-
     async def sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -124,7 +120,7 @@ class ResizeRunner:
         self, term: int, running_max: int, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
     ) -> None:
         """Start what is stored and does not run, to act while this term lasts; what is planned waits for its turn."""
-        self._runs = {name: run for name, run in self._runs.items() if not run.has_ended}
+        self._runs = {name: run for name, run in self._runs.items() if run.task is None or not run.task.done()}
         ahead = {each.id: number for number, each in enumerate(self._operations.turns())}
         for operation in self._operations.under_way():
             # One that was stopped may still wait for an answer: two would act at the same time.

@@ -129,10 +129,6 @@ class Proposals:
         kept = set(topics)
         self.by_topic = {topic: each for topic, each in self.by_topic.items() if topic in kept}
 
-    def clear(self) -> None:
-        self.by_topic.clear()
-        self._dismissed.clear()
-
 
 #: Changes of decisions that are shown, of all topics.
 CHANGES_MAX: Final = 200
@@ -204,7 +200,7 @@ class Decisions:
         for task in self._starts:
             task.cancel()
         self._starts.clear()
-        self.proposals.clear()
+        self.proposals = Proposals()
         self.changes.clear()
 
     def _begin(self, watched: TopicUnderPolicy, found: TopicDecision) -> None:

@@ -72,12 +72,6 @@ class PastResizes:
             for topic, resizes in found.items()
         }
 
-    def forget(self) -> None:
-        """Know nothing: another controller leads, and ends resizes."""
-        self._ended.clear()
-        self._by_topic = {}
-        self.known_since_unix_ms = 0
-
     def of_topic(self, topic: str) -> tuple[PastResize, ...]:
         return self._by_topic.get(topic, ())
 
@@ -244,7 +238,7 @@ class Autoscaler:
         self._term = 0
         self._watched.clear()
         self.decided.clear()
-        self._past.forget()
+        self._past = PastResizes(self.scaling.operations)
         self.policies.forget_stored()
         self._measures = ()
 

@@ -11,7 +11,6 @@ from resize_builders import a_resize
 from controller.scaling.watching import service as service_module
 from controller.scaling.watching import topic_requests
 from controller.scaling.watching.events import ROUNDS_FAILED
-from controller.scaling.watching.service import PastResizes
 from controller.scaling.watching.topic_requests import ABSENT_MS, UNLISTED_MS, TopicFacts
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from serving.shapes.scaling import ResizePhase
@@ -242,7 +241,8 @@ async def test_resizes_of_a_former_leader_count(site):
 
 async def test_resizes_that_the_store_had_no_space_for_count_until_the_lead_ends(site, monkeypatch):
     monkeypatch.setattr(service_module, "ENDED_MAX", 2)
-    operations, past = site.controller.scaling.operations, PastResizes(site.controller.scaling.operations)
+    await site.autoscaler.prepare()
+    operations, past = site.controller.scaling.operations, site.autoscaler._past
     ended = [
         a_resize(id=f"{TOPIC}.{n}", created_unix_ms=n, phase=ResizePhase.DONE, phase_since_unix_ms=n + 1)
         for n in (1, 2, 3)
@@ -255,7 +255,8 @@ async def test_resizes_that_the_store_had_no_space_for_count_until_the_lead_ends
     await operations.end(ended[2])
     past.look()
     assert [each.begun_unix_ms for each in past.of_topic(TOPIC)] == [1, 2, 3]
-    past.forget()
+    site.autoscaler._forget()
+    past = site.autoscaler._past
     past.look()
     assert ([each.begun_unix_ms for each in past.of_topic(TOPIC)], past.known_since_unix_ms) == ([2, 3], 2)
 
