@@ -8,7 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from namesrv.core.change_log import (
     Change,
@@ -20,6 +20,9 @@ from namesrv.core.change_log import (
     WatchGap,
     WatchKind,
 )
+from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
+from namesrv.observability.event_log import NameServerEventLog
+from namesrv.observability.log_events import WATCHER_REFUSED, WATCHER_STALLED
 from namesrv.settings.config import NameServerConfig
 from remoting.clock import Clock
 from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, StreamPlaces, event_text
@@ -38,16 +41,6 @@ _DIGITS_MAX: Final = 18
 _BOOT_ID_CHARS_MAX: Final = 32
 
 
-class WatcherObserver(Protocol):
-    """Logs what operators should know of watchers."""
-
-    def watcher_refused(self, kind: WatchKind, client: str, watchers_max: int) -> None:
-        """Report a watcher beyond the limit, of a host that has as many as any other."""
-
-    def watcher_stalled(self, kind: WatchKind, client: str, keys: tuple[str, ...]) -> None:
-        """Report a watcher whose connection was closed because it read nothing."""
-
-
 class WatchStreams(ABC):
     """The log of what is watched, and its open watchers; what is watched, its children say."""
 
@@ -55,14 +48,14 @@ class WatchStreams(ABC):
     kind: ClassVar[WatchKind]
 
     def __init__(
-        self, boot_id: str, config: NameServerConfig, places: StreamPlaces, clock: Clock, observer: WatcherObserver
+        self, boot_id: str, config: NameServerConfig, places: StreamPlaces, clock: Clock, event_log: NameServerEventLog
     ) -> None:
         self._boot_id = boot_id
         self.log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
         self.counts = WatchCounts()
         self._places = places
         self._clock = clock
-        self._observer = observer
+        self._event_log = event_log
         self._open: dict[WatchCursor, WatchStream] = {}
         self._ready: deque[WatchStream] = deque()
         self._is_closing = False
@@ -98,7 +91,7 @@ class WatchStreams(ABC):
         if not self._places.take(stream, client):
             self.counts.refused += 1
             places_max = self._places.places_max
-            self._observer.watcher_refused(self.kind, client, places_max)
+            self._event_log.write(WATCHER_REFUSED, watch=self.kind, peer=client, watchers_max=places_max)
             raise Unavailable(f"There are {places_max} watchers, as many as routeWatchersMax allows.", FULL_RETRY_S)
         for key in keys:
             self.log.watch(key, cursor)
@@ -127,7 +120,8 @@ class WatchStreams(ABC):
             self.log.unwatch(key, stream.cursor, now_ms)
         if is_stalled:
             self.counts.stalled += 1
-            self._observer.watcher_stalled(self.kind, stream.client, stream.cursor.keys)
+            topics = [key for key in stream.cursor.keys if key][:SAMPLE_TOPICS_MAX]
+            self._event_log.write(WATCHER_STALLED, watch=self.kind, peer=stream.client, sample_topics=topics)
 
     def notify(self, cursors: Iterable[WatchCursor]) -> None:
         """Note watchers that have something to read; `wake_some` lets them."""

@@ -23,7 +23,8 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.routes import broker_data
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult
-from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
+from namesrv.http.watch_streams import WatchStream, WatchStreams
+from namesrv.observability.event_log import NameServerEventLog
 from namesrv.refusals import NameTooLong
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
@@ -77,9 +78,9 @@ class RouteWatch(WatchStreams):
         settings: DurableSettings,
         places: StreamPlaces,
         clock: Clock,
-        observer: WatcherObserver,
+        event_log: NameServerEventLog,
     ) -> None:
-        super().__init__(boot_id, settings.config, places, clock, observer)
+        super().__init__(boot_id, settings.config, places, clock, event_log)
         self._state = state
         self._settings = settings
         self._topics_max = settings.config.route_watch_topics_max
@@ -198,9 +199,9 @@ class ClusterWatch(WatchStreams):
         config: NameServerConfig,
         places: StreamPlaces,
         clock: Clock,
-        observer: WatcherObserver,
+        event_log: NameServerEventLog,
     ) -> None:
-        super().__init__(boot_id, config, places, clock, observer)
+        super().__init__(boot_id, config, places, clock, event_log)
         self._tables = tables
 
     def record(self, events: tuple[Event, ...]) -> None:
@@ -278,14 +279,19 @@ class Watches:
     """All watches of a NameServer."""
 
     def __init__(
-        self, state: RouteState, settings: DurableSettings, watchers_max: int, clock: Clock, observer: WatcherObserver
+        self,
+        state: RouteState,
+        settings: DurableSettings,
+        watchers_max: int,
+        clock: Clock,
+        event_log: NameServerEventLog,
     ) -> None:
         """Follow the routes of `state` from now on; `cluster.record` has to be given the events."""
         # Another one after each start: what happened in between is not known.
         boot_id = token_hex(_BOOT_ID_BYTES)
         places = StreamPlaces(watchers_max)
-        self.routes = RouteWatch(boot_id, state, settings, places, clock, observer)
-        self.cluster = ClusterWatch(boot_id, state.tables, settings.config, places, clock, observer)
+        self.routes = RouteWatch(boot_id, state, settings, places, clock, event_log)
+        self.cluster = ClusterWatch(boot_id, state.tables, settings.config, places, clock, event_log)
         state.route_cache.dropped = self.routes.routes_dropped
 
     @property

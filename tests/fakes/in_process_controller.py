@@ -215,7 +215,7 @@ class InProcessController(SimulatedBrokers):
 
     def count(self, counter):
         """Return the counts of a counter that are not 0."""
-        return {labels: count for labels, count in self.telemetry._counts[counter].counts().items() if count}
+        return {labels: count for labels, count in self.telemetry.counters[counter].counts().items() if count}
 
     def journal_of_store(self):
         controller = self

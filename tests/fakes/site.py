@@ -9,11 +9,11 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from namesrv.core.route_state import RouteState
+from namesrv.http.metrics import NameServerMetrics, NameServerMetricSources
 from namesrv.http.views import NameServerViewSources, views_of
 from namesrv.http.watches import Watches
-from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
-from namesrv.observability.metrics import NameServerMetrics, NameServerMetricSources
+from namesrv.observability.metric_catalogue import DECLARED
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
@@ -23,7 +23,9 @@ from serving.http.paths import endpoints_of
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health
+from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import logged_tasks
+from serving.telemetry.telemetry import Telemetry
 
 
 class Site:
@@ -36,8 +38,9 @@ class Site:
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.state = RouteState(self.config)
-        self.counters = BrokerCounters(self.state.tables.brokers.clusters)
-        self.event_log = NameServerEventLog(self.logs, self.counters, self.config)
+        self.counters = ServerCounters()
+        self.telemetry = Telemetry(self.logs, DECLARED, living=self.state.tables.brokers.clusters)
+        self.event_log = NameServerEventLog(self.logs, self.counters, self.telemetry, self.config)
         self.settings = DurableSettings(self.config, KvConfig(), self.event_log, self.state.configure, lambda _: None)
         self.health = Health()
         self.admin_token = AdminToken(ADMIN_TOKEN)
@@ -52,6 +55,7 @@ class Site:
                 settings=self.settings,
                 statistics=self.statistics,
                 counters=self.counters,
+                telemetry=self.telemetry,
                 logs=self.logs,
                 health=self.health,
                 task_failures=self.background.failures,
