@@ -37,9 +37,9 @@ from namesrv.recording.rows import (
     QueueSettings,
     RouteProperties,
     SetsChanged,
-    SnapshotFinished,
     SnapshotTopics,
     configured,
+    finished,
     is_recorded,
     snapshot,
 )
@@ -426,7 +426,7 @@ class NameServer:
             shown = SnapshotTopics(snapshot_id, groups)
             rows += shown.row_count
             yield shown
-        yield SnapshotFinished(snapshot_id, rows)
+        yield finished(snapshot_id, rows)
 
     def _runs(
         self, tables: RouteTables, topic: str, known: dict[tuple[int, int], tuple[BrokerSetRun, ...]]
