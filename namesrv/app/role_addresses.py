@@ -46,18 +46,10 @@ CHECK_ROLE_ADDRESS: Final = "check_role_address"
 _OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")
 
 
-class _StoredUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One address as the file has it."""
-
-    set: str
-    broker_id: int
-    address: str
-
-
-class _StoredUses(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _StoredUses(msgspec.Struct, frozen=True):
     """The whole file."""
 
-    given: list[_StoredUse]
+    given: list[RoleAddressUse]
 
 
 class RoleAddressKeeper:
@@ -151,8 +143,7 @@ class RoleAddressKeeper:
         recover(path)
         try:
             if content := read_latest(path):
-                uses = msgspec.json.decode(content, type=_StoredUses).given
-                self._stored = [RoleAddressUse(use.set, use.broker_id, use.address) for use in uses]
+                self._stored = msgspec.json.decode(content, type=_StoredUses).given
         except NotReadable as error:
             self._event_log.write(lines.ROLE_ADDRESS_STORE_FAILED, error=str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -165,8 +156,7 @@ class RoleAddressKeeper:
         given, now_ms = self._role_addresses.checks.given(), self._clock.now_ms()
         if given == (self._stored or []) or now_ms < self._due_ms:
             return
-        uses = [_StoredUse(set=use.set_name, broker_id=use.broker_id, address=use.address) for use in given]
-        text = msgspec.json.encode(_StoredUses(given=uses))
+        text = msgspec.json.encode(_StoredUses(given))
         try:
             await store(self._store_path, text, self._event_log.written_in_place)
         except NotStored as error:

@@ -180,7 +180,7 @@ class NameServer:
         """Return the paths; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
         from namesrv.http.metrics import NameServerMetrics, NameServerMetricSources  # noqa: PLC0415
-        from namesrv.http.views import NameServerViewSources, views_of  # noqa: PLC0415
+        from namesrv.http.views import views_of  # noqa: PLC0415
         from serving.http.paths import endpoints_of  # noqa: PLC0415
 
         measured = NameServerMetricSources(
@@ -196,16 +196,9 @@ class NameServer:
             clock=self._clock,
             watches=self._watches,
         )
-        sources = NameServerViewSources(
-            state=self._state,
-            settings=self._settings,
-            health=self._process.health,
-            clock=self._clock,
-            metrics=NameServerMetrics(measured).text,
-            watches=self._watches,
-            served_at=self._server.address,
-        )
-        return endpoints_of(*views_of(sources))
+        health, metrics = self._process.health, NameServerMetrics(measured).text
+        views = views_of(self._state, self._settings, health, self._clock, self._watches, self._server.address, metrics)
+        return endpoints_of(*views)
 
     async def _scan(self) -> None:
         """Remove expired brokers at their deadlines, and at each scan interval."""

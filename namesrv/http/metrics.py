@@ -75,7 +75,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         yield Measure(catalogue.KV_ENTRIES, sum(map(len, self._sources.settings.kv.table.values())))
 
     def _watchers(self) -> Iterator[Measure]:
-        yield Measure(catalogue.WATCH_TOPICS, self._sources.watches.routes.followed)
+        yield Measure(catalogue.WATCH_TOPICS, len(self._sources.watches.routes.log.keys))
         for streams in self._sources.watches.streams:
             kind, counts = streams.kind, streams.counts
             yield Measure(catalogue.WATCHERS, counts.watchers, (kind,))

@@ -127,11 +127,6 @@ class WatchStreams(ABC):
         """Note watchers that have something to read; `wake_some` lets them."""
         self._ready.extend(self._open[cursor] for cursor in cursors if cursor in self._open)
 
-    @property
-    def has_ready(self) -> bool:
-        """Whether watchers wait for `wake_some`."""
-        return bool(self._ready)
-
     def wake_some(self) -> None:
         """Let the next watchers read that have something to read."""
         for _ in range(min(WAKES_PER_TURN, len(self._ready))):

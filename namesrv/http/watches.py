@@ -87,11 +87,6 @@ class RouteWatch(WatchStreams):
         #: Followed topics whose routes may have changed.
         self._dropped: dict[str, None] = {}
 
-    @property
-    def followed(self) -> int:
-        """How many topics are followed: those that are watched, or were until a moment ago."""
-        return len(self.log.keys)
-
     # What changes
 
     def routes_dropped(self, topics: Collection[str] | None) -> None:
@@ -106,7 +101,7 @@ class RouteWatch(WatchStreams):
             await self._work.wait()
             self._work.clear()
             self.log.end_unwatched(self._clock.now_ms())
-            while self._dropped or self.has_ready:
+            while self._dropped or self._ready:
                 self._publish_some()
                 self.wake_some()
                 await asyncio.sleep(0)
@@ -127,7 +122,7 @@ class RouteWatch(WatchStreams):
             followed.digest = digest
             followed.changed_unix_ms = self._clock.unix_ms()
             self.notify(self.log.append(topic, lambda number: self._text(topic, state, number)))
-            if self.has_ready:
+            if self._ready:
                 self._work.set()
         return state
 
@@ -239,7 +234,7 @@ class ClusterWatch(WatchStreams):
             await self._work.wait()
             self._work.clear()
             self.log.end_unwatched(self._clock.now_ms())
-            while self.has_ready:
+            while self._ready:
                 self.wake_some()
                 await asyncio.sleep(0)
 

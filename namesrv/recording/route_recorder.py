@@ -65,12 +65,11 @@ class GivenRoleAddresses:
 
     def moved(self, move: AddressMove) -> Record | None:
         """Return that an address led to a master; None for that of a slave, and where the set has left meanwhile."""
-        name, broker_id, address = move.use
-        broker_set = self._state.tables.brokers.get(name)
-        if broker_id != MASTER_ID or broker_set is None:
+        use, broker_set = move.use, self._state.tables.brokers.get(move.use.set_name)
+        if use.broker_id != MASTER_ID or broker_set is None:
             return None
-        broker = BrokerRef(broker_set.cluster, name, MASTER_ID, move.target)
-        return role_address_event("leads", broker, address, move.former, is_checked=True)
+        broker = BrokerRef(broker_set.cluster, use.set_name, MASTER_ID, move.target)
+        return role_address_event("leads", broker, use.address, move.former, is_checked=True)
 
     def _given_event(self, rule: RoleAddressRule) -> Record | None:
         broker_set = self._state.tables.brokers.get(rule.set_name)

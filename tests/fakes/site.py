@@ -10,7 +10,7 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 from namesrv.core.route_state import RouteState
 from namesrv.http.metrics import NameServerMetrics, NameServerMetricSources
-from namesrv.http.views import NameServerViewSources, views_of
+from namesrv.http.views import views_of
 from namesrv.http.watches import Watches
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.metric_catalogue import DECLARED
@@ -63,14 +63,14 @@ class Site:
                 watches=self.watches,
             )
         )
-        self.sources = NameServerViewSources(
-            state=self.state,
-            settings=self.settings,
-            health=self.health,
-            clock=self.clock,
-            metrics=lambda: self.metrics.text(),  # noqa: PLW0108  # a test may put another in its place
-            watches=self.watches,
-            served_at=served_at,
+        self.views = views_of(
+            self.state,
+            self.settings,
+            self.health,
+            self.clock,
+            self.watches,
+            served_at,
+            lambda: self.metrics.text(),  # noqa: PLW0108  # a test may put another in its place
         )
 
     def record(self, outcome):
@@ -79,7 +79,7 @@ class Site:
 
     def app(self):
         tokens = HttpTokens(self.admin_token)
-        return make_app(NAMESRV, endpoints_of(*views_of(self.sources)), self.counters, self.logs, tokens)
+        return make_app(NAMESRV, endpoints_of(*self.views), self.counters, self.logs, tokens)
 
     async def __aenter__(self):
         self.server = await start_http(self.app(), self.listening or socket.create_server(("127.0.0.1", 0)))

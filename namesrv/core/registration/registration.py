@@ -24,6 +24,7 @@ from namesrv.core.values.effects import (
 )
 from namesrv.core.values.topics import QueueChanges, TopicSettings, compare_topics
 from namesrv.refusals import RegistrationRefused, TooManyMembers
+from remoting.protocol.shapes.namesrv import RegisterBrokerResponseHeader
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo
 
 #: The heartbeat timeout of a broker that requests none, in ms.
@@ -106,12 +107,8 @@ _SHARE_IN_CROWD: Final = 16
 
 Value = TypeVar("Value")
 
-
-class MasterAddresses(msgspec.Struct, frozen=True):
-    """The living master's addresses, for a slave; both None if there is none, one if another has superseded it."""
-
-    master_addr: str | None = None
-    ha_server_addr: str | None = None
+#: The living master's addresses, for a slave; both None if there is none, one if another has superseded it.
+MasterAddresses = RegisterBrokerResponseHeader
 
 
 class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):

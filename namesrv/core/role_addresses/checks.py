@@ -31,8 +31,8 @@ QUICK_RETRY_MS: Final = 250
 QUICK_CHECKS_MAX: Final = 20
 
 
-class RoleAddressUse(NamedTuple):
-    """An address, and for which broker it stands."""
+class RoleAddressUse(msgspec.Struct, frozen=True, cache_hash=True, rename={"set_name": "set", "broker_id": "brokerId"}):
+    """An address, and for which broker it stands; as the file of given addresses has it."""
 
     set_name: str
     broker_id: int
@@ -109,11 +109,11 @@ class AddressCheck(msgspec.Struct):
         """Why peers do not get the address; blank if they do."""
         if self.state.is_given:
             return ""
-        name, broker_id, address = self.use
-        broker = f"a master of {name}" if broker_id == MASTER_ID else f"broker id {broker_id} of {name}"
+        use, name = self.use, self.use.set_name
+        broker = f"a master of {name}" if use.broker_id == MASTER_ID else f"broker id {use.broker_id} of {name}"
         if self.state is CheckState.WAITING:
-            return f"{address} is checked as soon as {broker} is registered"
-        return f"{address} does not lead to {broker}: {self.problem}"
+            return f"{use.address} is checked as soon as {broker} is registered"
+        return f"{use.address} does not lead to {broker}: {self.problem}"
 
 
 class CheckChange(NamedTuple):

@@ -6,7 +6,9 @@ share one value, and topics on the same sets their list of holders, so a million
 names. What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import add
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import UNSET
@@ -57,7 +59,7 @@ class PreparedRemoval(NamedTuple):
     queue_sum: QueueSum
 
 
-class SetTable(Generic[Value]):
+class SetTable(ABC, Generic[Value]):
     """Broker name -> topic -> value, and topic -> broker names."""
 
     def __init__(self) -> None:
@@ -139,16 +141,20 @@ class SetTable(Generic[Value]):
             yield
         return added
 
-    def _prepare_leave(
-        self, broker_name: str, topics: Sequence[str], queue_sum: QueueSum
-    ) -> CooperativeTask[PreparedRemoval]:
-        """Return who will have topics of the set when it has them no longer."""
+    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
+        """Work out what it takes to remove topics, each named once, of one set, as far as it has them."""
+        mine = self.of_broker(broker_name)
+        had: list[str] = []
         unheld: list[str] = []
         remaining: dict[str, Holders] = {}
+        queue_sum = QueueSum()
         # As in `_prepare_join`.
         shrunk: dict[int, Holders] = {}
-        for part in in_batches(topics):
-            for topic in part:
+        for part in in_batches(topics if mine else ()):
+            held = {topic: mine[topic] for topic in part if topic in mine}
+            had += held
+            queue_sum = QueueSum(*map(add, queue_sum, self._sum_of(held)))
+            for topic in held:
                 holders = self._holders.get(topic, ())
                 if len(holders) <= 1:
                     unheld.append(topic)
@@ -157,7 +163,11 @@ class SetTable(Generic[Value]):
                     others = shrunk[id(holders)] = tuple(name for name in holders if name != broker_name)
                 remaining[topic] = others
             yield
-        return PreparedRemoval(broker_name, topics, unheld, remaining, queue_sum)
+        return PreparedRemoval(broker_name, had, unheld, remaining, queue_sum)
+
+    @abstractmethod
+    def _sum_of(self, values: Mapping[str, Value]) -> QueueSum:
+        """Return what some topics of a set come to."""
 
 
 class TopicTable(SetTable[QueueData]):
@@ -187,19 +197,10 @@ class TopicTable(SetTable[QueueData]):
         changes = run_to_completion(compare_topics(self.of_broker(broker_name), queues.items()))
         self.store(run_to_completion(self.prepare_put(broker_name, changes)))
 
-    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
-        """Work out what it takes to remove topics, each named once, of one set, as far as it has them."""
-        mine = self.of_broker(broker_name)
-        had: list[str] = []
-        read = write = size = 0
-        for part in in_batches(topics):
-            held = [topic for topic in part if topic in mine]
-            had += held
-            read += sum(mine[topic].read_queue_nums for topic in held)
-            write += sum(mine[topic].write_queue_nums for topic in held)
-            size += size_bytes(held)
-            yield
-        return (yield from self._prepare_leave(broker_name, had, QueueSum(read, write, size)))
+    def _sum_of(self, values: Mapping[str, QueueData]) -> QueueSum:
+        read = sum(data.read_queue_nums for data in values.values())
+        write = sum(data.write_queue_nums for data in values.values())
+        return QueueSum(read, write, size_bytes(values))
 
 
 class MappingTable(SetTable[TopicQueueMappingInfo]):
@@ -220,17 +221,8 @@ class MappingTable(SetTable[TopicQueueMappingInfo]):
         """Store a set's mappings of static topics at once."""
         self.store(run_to_completion(self.prepare_put(broker_name, mappings)))
 
-    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
-        """Work out what it takes to remove a set's mappings of some topics, each named once; a cooperative task."""
-        mine = self.of_broker(broker_name)
-        had: list[str] = []
-        size = 0
-        for part in in_batches(topics if mine else ()):
-            held = [topic for topic in part if topic in mine]
-            had += held
-            size += sum(_mapping_bytes(topic, mine[topic]) for topic in held)
-            yield
-        return (yield from self._prepare_leave(broker_name, had, QueueSum(size_bytes=size)))
+    def _sum_of(self, values: Mapping[str, TopicQueueMappingInfo]) -> QueueSum:
+        return QueueSum(size_bytes=sum(_mapping_bytes(topic, mapping) for topic, mapping in values.items()))
 
 
 def size_bytes(topics: Collection[str]) -> int:

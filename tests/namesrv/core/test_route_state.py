@@ -25,7 +25,7 @@ from route_states import expire, lose_connection, register_broker, unregister_br
 
 from namesrv.core.registration.body import decode_registration
 from namesrv.core.registration.registration import MasterAddresses
-from namesrv.core.route_state import RouteState, StoredVersion
+from namesrv.core.route_state import RouteState
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
     BrokerHeartbeat,
@@ -123,7 +123,7 @@ def test_a_refused_registration_leaves_nothing(state):
 
 def test_a_slave_learns_where_its_master_is_and_the_master_nothing(state):
     assert register(state, ha_server_addr="ha:10912").reply == MasterAddresses(master_addr=None, ha_server_addr=None)
-    assert register(state, broker_id=1).reply == MasterAddresses(MASTER.address, "ha:10912")
+    assert register(state, broker_id=1).reply == MasterAddresses(master_addr=MASTER.address, ha_server_addr="ha:10912")
 
 
 @pytest.mark.parametrize(("broker_id", "cluster"), [(1, CLUSTER), (0, "Other")])
@@ -138,7 +138,9 @@ def test_registration_over_lost_connection_is_ignored_and_answered_as_usual(stat
     late = {"topics": {}, "data_version": CHANGED, "is_late": True}
     outcome = register(state, broker_id=1, connection_id=7, now_ms=9, **late)
     stale = StaleRegistration(cluster=CLUSTER, broker_name=BROKER, broker_id=1, address=SLAVE.address)
-    assert outcome == RouteOutcome(reply=MasterAddresses(MASTER.address, ""), events=(stale,))
+    assert outcome == RouteOutcome(
+        reply=MasterAddresses(master_addr=MASTER.address, ha_server_addr=""), events=(stale,)
+    )
     assert state.tables.live.get(SLAVE) == a_live_row(
         broker_id=1, connection_id=8, last_heartbeat_ms=5, version_since_ms=5
     )
@@ -373,19 +375,16 @@ def test_heartbeat_of_unregistered_broker_changes_nothing(state, cluster, key):
     assert dict(state.tables.live.rows()) == {MASTER: a_live_row()}
 
 
-@pytest.mark.parametrize(("queried", "changed"), [(a_data_version(), False), (CHANGED, True), (None, True)])
-def test_a_broker_learns_whether_its_topics_changed_since_it_registered(state, queried, changed):
+def test_a_query_of_the_data_version_is_a_heartbeat_and_answers_what_the_broker_registered(state):
     register(state)
-    outcome = state.query_data_version(CLUSTER, MASTER, queried, 1, now_ms=5)
-    assert outcome.reply == StoredVersion(a_data_version(), changed=changed)
+    outcome = state.query_data_version(CLUSTER, MASTER, 1, now_ms=5)
+    assert outcome.reply == a_data_version()
     assert [event.kind for event in outcome.events] == [HeartbeatKind.DATA_VERSION]
     assert state.tables.live.get(MASTER).last_heartbeat_ms == 5
 
 
-@pytest.mark.parametrize("queried", [None, a_data_version()])
-def test_a_broker_that_is_not_known_has_to_register(state, queried):
-    outcome = state.query_data_version(CLUSTER, MASTER, queried, 1, now_ms=5)
-    assert outcome == RouteOutcome(reply=StoredVersion(None, changed=True))
+def test_a_broker_that_is_not_known_has_no_data_version(state):
+    assert state.query_data_version(CLUSTER, MASTER, 1, now_ms=5) == RouteOutcome(reply=None)
 
 
 # Permissions that an operator sets
