@@ -26,9 +26,9 @@ from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT,
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.tables.topic_table import SharedSettings
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import Event, HeartbeatKind
-from namesrv.core.values.topics import SharedSettings
 from namesrv.recording.rows import (
     SNAPSHOT_TOPICS,
     BrokerSetRun,

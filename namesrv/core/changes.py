@@ -19,10 +19,9 @@ from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change, with_perms
 from namesrv.core.tables.lost_topics import LostTopicTable
-from namesrv.core.tables.topic_table import PreparedPut, PreparedRemoval
+from namesrv.core.tables.topic_table import PreparedPut, PreparedRemoval, QueueChanges, compare_topics
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.effects import RegistrationConflicted
-from namesrv.core.values.topics import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
 from remoting.protocol.topic_kinds import SYSTEM_PREFIX, SYSTEM_TOPICS, TopicKind, kind_of
 

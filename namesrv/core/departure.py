@@ -13,9 +13,9 @@ import msgspec
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, without_write
 from namesrv.core.tables.live_table import LiveKey, removal_event
+from namesrv.core.tables.topic_table import QueueChanges, compare_topics
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
-from namesrv.core.values.topics import QueueChanges, compare_topics
 
 
 class DepartureDecision(msgspec.Struct, frozen=True, kw_only=True):

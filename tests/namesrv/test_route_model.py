@@ -24,9 +24,9 @@ from route_states import expire, lose_connection, register_broker, unregister_br
 from namesrv.core.registration.registration import Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.tables.topic_table import TopicSettings
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import CloseConnection, HeartbeatKind, StaleRegistration
-from namesrv.core.values.topics import TopicSettings
 from namesrv.refusals import RegistrationRefused
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 import xxhash
 
-from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
+from namesrv.core.tables.topic_table import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.addresses import is_address, is_name
 from remoting.protocol.errors import BodyError

@@ -12,6 +12,7 @@ from namesrv.core.registration.accepted_topics import PreviousRegistration, Repo
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow, registered, removal_event
+from namesrv.core.tables.topic_table import QueueChanges, TopicSettings, compare_topics
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -22,7 +23,6 @@ from namesrv.core.values.effects import (
     RegistrationResult,
     RouteChanges,
 )
-from namesrv.core.values.topics import QueueChanges, TopicSettings, compare_topics
 from namesrv.refusals import RegistrationRefused, TooManyMembers
 from remoting.protocol.shapes.namesrv import RegisterBrokerResponseHeader
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo

@@ -10,9 +10,8 @@ import msgspec
 
 from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey, LiveRow, LiveTable
-from namesrv.core.tables.topic_table import MappingTable, PermissionOverrides, TopicTable
+from namesrv.core.tables.topic_table import MappingTable, PermissionOverrides, QueueChanges, TopicTable
 from namesrv.core.values.effects import RouteChanges
-from namesrv.core.values.topics import QueueChanges
 from remoting.protocol.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
 
 #: So many topic names go into an event, as a sample for the log.

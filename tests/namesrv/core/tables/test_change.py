@@ -12,9 +12,9 @@ from namesrv.core.tables.change import (
     with_perms,
     without_write,
 )
+from namesrv.core.tables.topic_table import compare_topics
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import RouteChanges
-from namesrv.core.values.topics import compare_topics
 from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 
