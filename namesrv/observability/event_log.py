@@ -23,19 +23,7 @@ from namesrv.core.values.effects import (
     TopicsChangedByAdmin,
 )
 from namesrv.observability import log_events as lines
-from namesrv.observability.metric_catalogue import (
-    DETECTION_DELAY,
-    HEARTBEAT_INTERVAL,
-    HEARTBEATS,
-    HEARTBEATS_LATE,
-    KV_CHANGES,
-    REGISTRATION_BYTES,
-    REGISTRATION_TOPICS,
-    REGISTRATIONS,
-    ROUTE_CHANGE_KINDS,
-    ROUTE_CHANGES,
-    UNREGISTRATIONS,
-)
+from namesrv.observability import metric_catalogue as metrics
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
@@ -86,8 +74,8 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         super().__init__(NAMESRV, logs, counters, config)
         self.counts = telemetry.counters
         self._timers = telemetry.timers
-        self._changed_topics = telemetry.timers[REGISTRATION_TOPICS].histograms()[()]
-        self._body_bytes = telemetry.timers[REGISTRATION_BYTES].histograms()[()]
+        self._changed_topics = telemetry.timers[metrics.REGISTRATION_TOPICS].histograms()[()]
+        self._body_bytes = telemetry.timers[metrics.REGISTRATION_BYTES].histograms()[()]
         self.recorder = recorder
 
     # Events of the state
@@ -116,14 +104,14 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Audit a KV entry that was put or deleted."""
-        self.counts[KV_CHANGES].add(("stored",))
+        self.counts[metrics.KV_CHANGES].add(("stored",))
         if self.recorder is not None:
             self.recorder.kv_changed(namespace, key, after)
         self.write(lines.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
 
     def kv_not_stored(self, error: NotStored) -> None:
         """Audit a KV change that could not be written to disk."""
-        self.counts[KV_CHANGES].add(("failed",))
+        self.counts[metrics.KV_CHANGES].add(("failed",))
         self.write(lines.KV_STORE_FAILED, error=str(error))
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
@@ -149,7 +137,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             case BrokerRegistered():
                 self._count_registration(event)
             case RegistrationConflicted():
-                self.counts[REGISTRATIONS].add((event.cluster, RegistrationResult.CONFLICT.value))
+                self.counts[metrics.REGISTRATIONS].add((event.cluster, RegistrationResult.CONFLICT.value))
             case StaleRegistration():
                 self._count_rejected(event.cluster)
             case BrokerRemoved():
@@ -160,53 +148,53 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def _count_rejected(self, cluster: str) -> None:
         """Count a registration that was refused or ignored, so it changed nothing."""
         labels = (cluster, RegistrationResult.REJECTED.value)
-        registrations = self.counts[REGISTRATIONS]
+        registrations = self.counts[metrics.REGISTRATIONS]
         # A refused request may name any cluster; it must not take the place of an existing one.
         registrations.add(labels if labels in registrations.counts() else (OTHER, *labels[1:]))
 
     def _count_heartbeat(self, event: BrokerHeartbeat) -> None:
-        self.counts[HEARTBEATS].add((event.cluster, event.kind.value))
+        self.counts[metrics.HEARTBEATS].add((event.cluster, event.kind.value))
         late = 0
         if event.interval_ms is not None:
-            self._timers[HEARTBEAT_INTERVAL].observe((event.cluster,), event.interval_ms / 1000)
+            self._timers[metrics.HEARTBEAT_INTERVAL].observe((event.cluster,), event.interval_ms / 1000)
             late = int(is_late(event.interval_ms, event.heartbeat_timeout_ms))
         if late or event.interval_ms is None:
             # The first heartbeat creates the series, at 0.
-            self.counts[HEARTBEATS_LATE].add((event.cluster, event.broker_name), late)
+            self.counts[metrics.HEARTBEATS_LATE].add((event.cluster, event.broker_name), late)
 
     def _count_registration(self, event: BrokerRegistered) -> None:
-        self.counts[REGISTRATIONS].add((event.cluster, event.result.value))
+        self.counts[metrics.REGISTRATIONS].add((event.cluster, event.result.value))
         changes = event.changes
         # A topic whose queues and permission changed is one topic.
         self._changed_topics.observe(changes.topics_added + changes.topics_removed + max(changes.queues, changes.perm))
         self._body_bytes.observe(event.body_bytes)
         self._count_changes(event.cluster, changes)
         if event.result is RegistrationResult.FIRST:
-            self.counts[ROUTE_CHANGES].add((event.cluster, "broker_added"))
-            self.counts[UNREGISTRATIONS].add((event.cluster, DepartureReason.REQUEST.value), 0)
+            self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "broker_added"))
+            self.counts[metrics.UNREGISTRATIONS].add((event.cluster, DepartureReason.REQUEST.value), 0)
         if event.master_changed:
-            self.counts[ROUTE_CHANGES].add((event.cluster, "master"))
+            self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "master"))
 
     def _count_removal(self, event: BrokerRemoved) -> None:
         reason = event.reason.value
-        self.counts[UNREGISTRATIONS].add((event.cluster, reason))
+        self.counts[metrics.UNREGISTRATIONS].add((event.cluster, reason))
         if event.reason in (DepartureReason.TIMEOUT, DepartureReason.CHANNEL_CLOSED):
-            self._timers[DETECTION_DELAY].observe((reason,), event.silent_ms / 1000)
+            self._timers[metrics.DETECTION_DELAY].observe((reason,), event.silent_ms / 1000)
         self._count_changes(event.cluster, event.changes)
-        self.counts[ROUTE_CHANGES].add((event.cluster, "broker_removed"))
+        self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "broker_removed"))
         # The registration that superseded a master has counted the change of master.
         if event.was_master and event.reason is not DepartureReason.SUPERSEDED:
-            self.counts[ROUTE_CHANGES].add((event.cluster, "master"))
+            self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "master"))
         if event.set_removed:
-            self.counts[HEARTBEATS_LATE].remove((event.cluster, event.broker_name))
+            self.counts[metrics.HEARTBEATS_LATE].remove((event.cluster, event.broker_name))
 
     def _count_changes(self, cluster: str, changes: RouteChanges) -> None:
         if not changes:
             return
         counted = (changes.topics_added, changes.topics_removed, changes.queues, changes.perm)
-        for kind, amount in zip(ROUTE_CHANGE_KINDS, counted, strict=False):
+        for kind, amount in zip(metrics.ROUTE_CHANGE_KINDS, counted, strict=False):
             if amount:
-                self.counts[ROUTE_CHANGES].add((cluster, kind), amount)
+                self.counts[metrics.ROUTE_CHANGES].add((cluster, kind), amount)
 
     # Lines
 
