@@ -119,10 +119,7 @@ def version_after(former: RouteVersion, route: TopicRouteData | None, unix_ms: i
     if (queues, order_topic_conf) == (former.write_queue_nums, former.order_topic_conf):
         return former
     return RouteVersion(
-        number=former.number + 1,
-        since_unix_ms=unix_ms,
-        write_queue_nums=queues,
-        order_topic_conf=order_topic_conf,
+        number=former.number + 1, since_unix_ms=unix_ms, write_queue_nums=queues, order_topic_conf=order_topic_conf
     )
 
 

@@ -170,9 +170,7 @@ class NameServerViews:
         owners = set(self._tables.brokers.topic_owners())
         items = [
             shapes.ListedTopic(
-                topic=topic,
-                kind=kind_of(topic, owners).value,
-                broker_sets=len(self._tables.topics.holders_of(topic)),
+                topic=topic, kind=kind_of(topic, owners).value, broker_sets=len(self._tables.topics.holders_of(topic))
             )
             for topic in page.keys
         ]

@@ -134,9 +134,7 @@ HEARTBEAT_INTERVAL: Final = Timer(
 )
 REGISTRATIONS: Final = _counted("registrations", "Registrations by result.", "result", _values(RegistrationResult))
 REGISTRATION_TOPICS: Final = Timer(
-    "registration_changed_topics",
-    "Topics changed by one registration.",
-    bounds=(0, 1, 10, 100, 1000, 10_000, 100_000),
+    "registration_changed_topics", "Topics changed by one registration.", bounds=(0, 1, 10, 100, 1000, 10_000, 100_000)
 )
 REGISTRATION_BYTES: Final = Timer(
     "registration_body_bytes",
@@ -191,13 +189,7 @@ KV_CHANGES: Final = Counter(
 
 DECLARED: Final[Declared] = declared_in(vars())
 #: All of the above, in the order of the page.
-FAMILIES: Final = (
-    *SERVER.life,
-    *SERVER.traffic,
-    *SERVER.history,
-    *DECLARED.families(MAKE),
-    SERVER.config_changes,
-)
+FAMILIES: Final = (*SERVER.life, *SERVER.traffic, *SERVER.history, *DECLARED.families(MAKE), SERVER.config_changes)
 
 _LABELS: Final = """\
 Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address; the series of a

@@ -74,11 +74,7 @@ def test_permissions_that_an_operator_set_go_with_the_set():
 
 @pytest.mark.parametrize(
     ("broker_set", "leaves"),
-    [
-        (a_broker_set(broker_ids=(0, 1)), MASTER),
-        (a_broker_set(broker_ids=(0, 1)), SLAVE),
-        (an_acting_set(0, 1), SLAVE),
-    ],
+    [(a_broker_set(broker_ids=(0, 1)), MASTER), (a_broker_set(broker_ids=(0, 1)), SLAVE), (an_acting_set(0, 1), SLAVE)],
     ids=["master", "slave", "slave of an acting set"],
 )
 def test_the_topics_stay_as_they_are_where_nobody_has_to_act_as_master(broker_set, leaves):

@@ -80,11 +80,7 @@ def test_queues_with_another_permission_are_otherwise_the_same():
 
 @pytest.mark.parametrize(
     ("perm", "left"),
-    [
-        (WRITABLE, READ_ONLY),
-        (PERM_WRITE, 0),
-        (PERM_READ | PERM_WRITE | PERM_INHERIT, PERM_READ | PERM_INHERIT),
-    ],
+    [(WRITABLE, READ_ONLY), (PERM_WRITE, 0), (PERM_READ | PERM_WRITE | PERM_INHERIT, PERM_READ | PERM_INHERIT)],
 )
 def test_a_writable_topic_loses_the_write_permission_only(perm, left):
     assert dict(without_write(queue_datas(TOPIC, perm=perm))) == queue_datas(TOPIC, perm=left)
