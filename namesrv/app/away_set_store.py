@@ -24,8 +24,6 @@ _WORD_MS: Final = 10 * 60_000
 
 
 class _StoredSets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole file."""
-
     written_unix_ms: int
     sets: list[RememberedSet]
 

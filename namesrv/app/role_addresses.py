@@ -47,8 +47,6 @@ _OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")
 
 
 class _StoredUses(msgspec.Struct, frozen=True):
-    """The whole file."""
-
     given: list[RoleAddressUse]
 
 

@@ -91,8 +91,6 @@ class ConnectionCleanup:
 
 
 class NameServer:
-    """One NameServer with all its parts."""
-
     def __init__(self, config: NameServerConfig, kv: KvConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         clock, logs, tasks = self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks

@@ -45,7 +45,6 @@ class TopicCountTable:
         self._counts: dict[str, dict[TopicKind, int]] = {}
 
     def counts(self) -> Mapping[str, Mapping[TopicKind, int]]:
-        """Return the number of topics by cluster and kind."""
         return self._counts
 
     def add(self, cluster: str, kinds: Counter[TopicKind]) -> None:
@@ -85,7 +84,6 @@ class TopicSizes:
         self.total_bytes = 0
 
     def of_set(self, broker_name: str) -> int:
-        """Return what the topics of a set take."""
         return self._of_set.get(broker_name, ("", 0))[1]
 
     def put(self, broker_name: str, network: str, size_bytes: int) -> None:

@@ -19,8 +19,6 @@ from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMi
 
 
 class DepartureDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What the departure of some members of one set comes to."""
-
     change: SetChange
     removed: tuple[BrokerRemoved, ...]
     notify: NotifyMinBrokerIdChange | None = None

@@ -49,7 +49,6 @@ class WatchedTopic:
             self.before_ms = now_ms - self._since_ms
 
     def close(self, connection_id: int, now_ms: int) -> None:
-        """Note when a connection closed."""
         if connection_id in self.fetches:
             self._closed_ms.setdefault(connection_id, now_ms)
 
@@ -68,7 +67,6 @@ class RouteFetches:
         self.get = self._watched.get
 
     def __len__(self) -> int:
-        """Return how many topics are watched."""
         return len(self._watched)
 
     def begin(self, topic: str, watched: WatchedTopic) -> None:
@@ -82,7 +80,6 @@ class RouteFetches:
         self._watched[topic] = watched
 
     def end_overdue(self, now_ms: int) -> None:
-        """Forget the topics whose watch is over."""
         for topic in [topic for topic, watched in self._watched.items() if watched.ends_ms < now_ms]:
             del self._watched[topic]
 
@@ -104,7 +101,6 @@ class RouteFetches:
 
 
 def first_version(route: TopicRouteData, unix_ms: int) -> RouteVersion:
-    """Return the version with which a watch begins."""
     return RouteVersion(
         number=1,
         since_unix_ms=unix_ms,

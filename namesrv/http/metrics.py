@@ -30,8 +30,6 @@ _AT_ONCE: Final = 100
 
 
 class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
-    """Everything that is read."""
-
     telemetry: Telemetry
     state: RouteState
     settings: DurableSettings
@@ -40,27 +38,22 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
 
 
 class NameServerMetrics(ServerMetrics[NameServerConfig]):
-    """Reads all families of the catalogue."""
-
     def __init__(self, sources: NameServerMetricSources) -> None:
         super().__init__(NAMESRV, catalogue.SERVER, sources)
         self._sources = sources
         self._declared = DeclaredMetrics(catalogue.DECLARED, catalogue.MAKE, sources.telemetry)
 
     def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        """Yield what there is of routes, clusters, brokers and the KV table."""
         parts = self._routes(), self._watchers(), self._clusters(), self._brokers(), self._role_addresses()
         yield from self._declared.values(chain(*parts))
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        """Yield how long, how large and how many."""
         found = self._sources.state.route_cache.counts.found
         bodies = self._sources.telemetry.timers[catalogue.ROUTE_RESPONSE_BYTES].histograms()[()]
         bodies.buckets, bodies.sum = found.buckets, found.total
         yield from self._declared.histograms()
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
-        """Return what limits clusters and brokers."""
         return self._declared.guards()
 
     def _routes(self) -> Iterator[Measure]:

@@ -75,7 +75,6 @@ class WatchStreams(ABC):
         """Return the event of a gap."""
 
     def id_of(self, number: int) -> str:
-        """Return the id of the change with a number."""
         return f"{self._boot_id}-{number}"
 
     def open(self, keys: tuple[str, ...], after: str, client: str) -> "WatchStream":
@@ -156,14 +155,12 @@ class WatchStream:
         self._writer = writer
 
     def wake(self) -> None:
-        """Read on."""
         if self._is_waiting and not self._is_ending and self._writer is not None and self._writer.is_free:
             self._write_next(self._writer)
         if self.cursor.has_more:
             self._awake.set()
 
     def end(self) -> None:
-        """End in order."""
         self._is_ending = True
         self._awake.set()
 
@@ -192,7 +189,6 @@ class WatchStream:
             self._is_waiting = False
 
     def close(self, *, is_stalled: bool) -> None:
-        """Give the place back."""
         self._streams.ended(self, is_stalled=is_stalled)
 
     def _write_next(self, writer: DirectWriter) -> None:

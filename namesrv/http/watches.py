@@ -67,8 +67,6 @@ def plain_route_text(state: RouteState, settings: DurableSettings, topic: str) -
 
 
 class RouteWatch(WatchStreams):
-    """Who watches which routes."""
-
     kind = "routes"
 
     def __init__(
@@ -153,13 +151,11 @@ class RouteWatch(WatchStreams):
         return state
 
     def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
-        """Return the event with the present route of a topic."""
         followed = self.log.get(key)
         changed_unix_ms = None if followed is None else followed.changed_unix_ms
         return _route_text(key, state, changed_unix_ms, event_id)
 
     def gap_text(self, reason: GapReason, keys: tuple[str, ...]) -> bytes:
-        """Return the event of a gap."""
         return event_text("gap", _encode(WatchGapEvent(reason=reason.value, topics=list(keys))))
 
     def _text(self, topic: str, state: bytes, number: int) -> bytes:
@@ -183,8 +179,6 @@ _ALL: Final = ""
 
 
 class ClusterWatch(WatchStreams):
-    """Who watches the brokers."""
-
     kind = "cluster"
 
     def __init__(
@@ -252,7 +246,6 @@ class ClusterWatch(WatchStreams):
         return event_text("cluster", _encode(data), event_id)
 
     def gap_text(self, reason: GapReason, _: tuple[str, ...]) -> bytes:
-        """Return the event of a gap."""
         return event_text("gap", _encode(ClusterWatchGap(reason=reason.value)))
 
 
@@ -271,8 +264,6 @@ _BOOT_ID_BYTES: Final = 8
 
 
 class Watches:
-    """All watches of a NameServer."""
-
     def __init__(
         self,
         state: RouteState,
@@ -291,7 +282,6 @@ class Watches:
 
     @property
     def streams(self) -> tuple[WatchStreams, ...]:
-        """The open watchers of each kind."""
         return self.routes, self.cluster
 
     def close(self) -> None:

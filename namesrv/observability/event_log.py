@@ -96,26 +96,22 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
                 self._log_event(event)
 
     def topics_not_copied(self, broker_name: str, losses: SetLosses) -> None:
-        """Log what a new master of a set lacks."""
         names = losses.names[:SAMPLE_TOPICS_MAX]
         self.write(lines.TOPICS_NOT_COPIED, broker=broker_name, topics=len(losses.topics), sample_topics=names)
 
     # What operators changed
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
-        """Audit a KV entry that was put or deleted."""
         self.counts[metrics.KV_CHANGES].add(("stored",))
         if self.recorder is not None:
             self.recorder.kv_changed(namespace, key, after)
         self.write(lines.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
 
     def kv_not_stored(self, error: NotStored) -> None:
-        """Audit a KV change that could not be written to disk."""
         self.counts[metrics.KV_CHANGES].add(("failed",))
         self.write(lines.KV_STORE_FAILED, error=str(error))
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
-        """Audit and record new values of properties."""
         super().config_changed(changed, unknown, config)
         if self.recorder is not None:
             self.recorder.configured(config)

@@ -60,7 +60,6 @@ class GivenRoleAddresses:
         return [*(event._replace(event_type="withdrawn") for event in withdrawn), *new]
 
     def all(self) -> list[Record]:
-        """Return what is recorded as given."""
         return list(self._given.values())
 
     def moved(self, move: AddressMove) -> Record | None:
@@ -90,8 +89,6 @@ _LOOK_S: Final = 1.0
 
 
 class RouteRecorder:
-    """What is recorded of brokers, routes and role addresses."""
-
     def __init__(self, recorder: Recorder, state: RouteState, config: NameServerConfig, kv: KvConfig) -> None:
         self._recorder = recorder
         self._state = state
@@ -127,7 +124,6 @@ class RouteRecorder:
                 self._record_heartbeat(event)
 
     def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
-        """Record another order configuration."""
         if namespace == ORDER_TOPIC_CONFIG:
             self._changed = True
             if value is None:
@@ -137,7 +133,6 @@ class RouteRecorder:
             self._recorder.enqueue(rows.order_configuration("topic_changed", key, value))
 
     def configured(self, config: NameServerConfig) -> None:
-        """Record the properties that routes depend on."""
         self._config = config
         properties = rows.RouteProperties(
             support_acting_master=config.support_acting_master,
@@ -148,7 +143,6 @@ class RouteRecorder:
         self._recorder.enqueue(rows.configured(properties))
 
     def role_address_moved(self, move: AddressMove) -> None:
-        """Record that a role address leads to another master."""
         if (event := self._role_addresses.moved(move)) is not None:
             self._recorder.enqueue(event)
 

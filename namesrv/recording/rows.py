@@ -60,7 +60,6 @@ class SnapshotSets(NamedTuple):
     filters: Sequence[tuple[str, str, tuple[str, ...]]]
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield a row for each."""
         for broker_set in self.broker_sets:
             broker = BrokerRef(broker_set.cluster, broker_set.broker_name)
             yield maker.row(
@@ -104,7 +103,6 @@ class MappingsSnapshot(NamedTuple):
     mappings: Mapping[str, Mapping[str, TopicQueueMappingInfo]]
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield a row for each set of each topic."""
         for topic, by_broker in self.mappings.items():
             for name, mapping in by_broker.items():
                 broker = BrokerRef(broker_name=name)
@@ -146,15 +144,12 @@ def snapshot(tables: RouteTables, snapshot_id: str, changes: Callable[[], int]) 
 
 
 class _Reading:
-    """What was read of some topics."""
-
     def __init__(self, tables: RouteTables) -> None:
         self._tables = tables
         self.groups: dict[tuple[BrokerSetRun, ...], list[str]] = {}
         self.mappings: dict[str, Mapping[str, TopicQueueMappingInfo]] = {}
 
     def read(self, topics: Iterable[str]) -> None:
-        """Read some more."""
         for topic in topics:
             if queues := self._tables.topics.of_topic(topic):
                 self.groups.setdefault(_runs(queues), []).append(topic)
@@ -186,12 +181,10 @@ def _runs(queues: Mapping[str, QueueData]) -> tuple[BrokerSetRun, ...]:
 
 
 def settings_of(data: QueueData) -> QueueSettings:
-    """Return what a topic is on a broker set."""
     return QueueSettings(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
 
 
 def member_columns(broker_set: RegisteredSet) -> dict[str, object]:
-    """Return the columns that show a set with its members."""
     members = broker_set.members
     return {
         "set_ids": tuple(members),
@@ -204,7 +197,6 @@ def member_columns(broker_set: RegisteredSet) -> dict[str, object]:
 
 
 def mapping_columns(mapping: TopicQueueMappingInfo) -> dict[str, object]:
-    """Return the columns that show the mapping of a static topic."""
     return {"kind": "mapping", "detail": msgspec.json.encode(mapping).decode()}
 
 

@@ -53,8 +53,6 @@ Answer = RemotingCommand | Awaitable[RemotingCommand]
 
 
 class BrokerRequestHandler:
-    """Answers what brokers send."""
-
     def __init__(
         self,
         state: RouteState,
@@ -161,7 +159,6 @@ class BrokerRequestHandler:
         return b"" if table is None else encode(KvTable(table=dict(table)), Dialect.STANDARD)
 
     def unregister(self, request: RemotingCommand, connection: Peer) -> Answer:
-        """Remove a broker from the routes."""
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = _identity(RequestCode.UNREGISTER_BROKER, header)
         steps = self._state.unregistration_steps(cluster, key, connection.id, self._clock.now_ms())

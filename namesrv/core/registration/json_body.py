@@ -83,7 +83,6 @@ class JsonMembers:
         return _text(found[1])
 
     def at_object(self) -> bool:
-        """Return whether an object begins here."""
         return _OPENING.match(self.text, self.at) is not None
 
     def take(self) -> bytes | None:

@@ -74,7 +74,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> LiveKey:
-        """The member that registers."""
         return LiveKey(self.broker_name, self.address)
 
     @property

@@ -134,8 +134,6 @@ class AddressMove(NamedTuple):
 
 
 class CheckOutcome(NamedTuple):
-    """What a check has found."""
-
     #: None: nothing of the state.
     change: CheckChange | None = None
     move: AddressMove | None = None
@@ -186,11 +184,9 @@ class RoleAddressChecks:
         return msgspec.structs.replace(rule, slaves=SlaveAddresses(slaves, rule.slaves.are_omitted))
 
     def of_rule(self, rule: RoleAddressRule) -> list[AddressCheck]:
-        """Return the checks of a rule that is in force."""
         return [self._checks[use] for use in checked_uses(rule)]
 
     def states(self) -> Iterator[CheckState]:
-        """Yield the state of each address."""
         return (check.state for check in self._checks.values())
 
     def given(self) -> list[RoleAddressUse]:

@@ -136,11 +136,9 @@ class RoleAddresses:
     # Queries
 
     def audience_of(self, peer: str) -> int:
-        """Return the audience of a "host:port"."""
         return self._audiences.of_peer(peer) if self.rules else PLAIN
 
     def for_audience(self, route: TopicRouteData, audience: int) -> TopicRouteData:
-        """Return a route as an audience gets it."""
         if audience == PLAIN:
             return route
         networks = self._audiences.networks_of(audience)

@@ -56,8 +56,6 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppliedChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that was applied, and what it replaced."""
-
     change: SetChange
     before: RegisteredSet | None
     #: What the set had of the topics that changed or left, unless there are more of them than anybody wants to see.

@@ -17,8 +17,6 @@ NAMES_MAX: Final = 10
 
 
 class SetLosses(msgspec.Struct):
-    """What one set lacks."""
-
     #: All of them are in the topic table, so they take no room of their own.
     topics: dict[str, None]
     #: Monotonic ms of the registration that lacked them.

@@ -147,7 +147,6 @@ class SetTable(ABC, Generic[Value]):
         return topic in self._holders
 
     def topics(self) -> Iterable[str]:
-        """Return every topic that a set has."""
         return self._holders
 
     def holders_of(self, topic: str) -> Holders:
@@ -160,11 +159,9 @@ class SetTable(ABC, Generic[Value]):
         return {name: self._by_broker[name][topic] for name in holders} if holders else None
 
     def of_broker(self, broker_name: str) -> Mapping[str, Value]:
-        """Return what one broker set has, by topic."""
         return self._by_broker.get(broker_name, {})
 
     def queue_sum(self, broker_name: str) -> QueueSum:
-        """Return the sum over all topics of one broker set."""
         return self._queue_sums.get(broker_name, QueueSum())
 
     def store(self, prepared: PreparedPut[Value]) -> None:
@@ -263,7 +260,6 @@ class TopicTable(SetTable[QueueData]):
         return PreparedPut(broker_name, changes.queues, added, QueueSum(read, write, size))
 
     def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
-        """Store the queues of some topics of one set at once."""
         changes = run_to_completion(compare_topics(self.of_broker(broker_name), queues.items()))
         self.store(run_to_completion(self.prepare_put(broker_name, changes)))
 
@@ -288,7 +284,6 @@ class MappingTable(SetTable[TopicQueueMappingInfo]):
         return PreparedPut(broker_name, mappings, added, QueueSum(size_bytes=size))
 
     def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
-        """Store a set's mappings of static topics at once."""
         self.store(run_to_completion(self.prepare_put(broker_name, mappings)))
 
     def _sum_of(self, values: Mapping[str, TopicQueueMappingInfo]) -> QueueSum:
@@ -315,16 +310,13 @@ class PermissionOverrides:
         self._overrides: dict[str, dict[str, int]] = {}
 
     def of(self, broker_name: str) -> Mapping[str, int]:
-        """Return a set's overrides by topic."""
         return self._overrides.get(broker_name, {})
 
     def put(self, broker_name: str, overrides: Mapping[str, int]) -> None:
-        """Store overrides of some topics."""
         if overrides:
             self._overrides.setdefault(broker_name, {}).update(overrides)
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Lift the overrides of some topics."""
         mine = self._overrides.get(broker_name)
         if mine is None:
             return
