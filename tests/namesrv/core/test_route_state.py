@@ -14,7 +14,6 @@ from builders import (
     a_live_key,
     a_live_row,
     a_mapping,
-    a_member,
     a_queue_data,
     a_registration,
     queue_datas,
@@ -193,14 +192,6 @@ def test_registration_does_not_undo_changes_applied_between_its_steps(state, bet
     assert list(state.tables.live.rows()) == list(other.tables.live.rows())
 
 
-def test_superseded_broker_is_removed(state):
-    register(state)
-    outcome = register(state, address=MOVED, now_ms=7)
-    assert notified(outcome) == [BrokerRegistered, BrokerRemoved, BrokerHeartbeat]
-    assert outcome.events[1].silent_ms == 7
-    assert [key.address for key, _ in state.tables.live.rows()] == [MOVED]
-
-
 def test_broker_with_older_state_is_refused_and_nothing_changes(state):
     register(state, data_version=a_data_version(state_version=2))
     outcome = register(state, address=MOVED)
@@ -221,13 +212,6 @@ def test_a_slave_that_wrongly_claims_to_be_master_leaves_its_set():
     assert [effect.min_broker_id for effect in outcome.effects] == [2]
     assert sorted(state.tables.brokers.get(BROKER).members) == [2, 3]
     assert state.tables.live.get(SLAVE) is None
-
-
-def test_topics_that_are_no_longer_carried_leave_if_configured():
-    state = RouteState(NameServerConfig(delete_topic_with_broker_registration=True))
-    register(state)
-    register(state, topics=topic_configs(BROKER), data_version=CHANGED)
-    assert list(state.tables.topics.topics()) == [BROKER]
 
 
 # Leaving
@@ -515,48 +499,6 @@ def test_wiped_permissions_end_with_the_set(state):
     state.wipe_write_perm(BROKER)
     unregister(state, MASTER)
     assert state.tables.permission_overrides.of(BROKER) == {}
-
-
-def test_topics_are_counted_in_the_cluster_that_their_set_is_in(state):
-    register(state)
-    register(state, broker_id=1, cluster="Other")
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
-        CLUSTER: 2
-    }
-    unregister(state, MASTER)
-    assert state.tables.brokers.get(BROKER).members == {1: a_member(broker_id=1, cluster="Other")}
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
-        "Other": 2
-    }
-    state.delete_topic(TOPIC, None)
-    register(state, broker_id=0, cluster="Other", topics=topic_configs("%RETRY%group", BROKER, "New", perm=READ_ONLY))
-    counts = state.topic_counts.counts()["Other"]
-    assert (counts[TopicKind.NORMAL], counts[TopicKind.RETRY]) == (2, 1)
-    lose_connection(state, 1, now_ms=0)
-    assert state.topic_counts.counts() == {}
-
-
-def test_a_topic_of_two_sets_counts_once_in_their_cluster_until_both_have_dropped_it(state):
-    def normal():
-        return state.topic_counts.counts()[CLUSTER][TopicKind.NORMAL]
-
-    register(state)
-    register(state, broker_name="broker-b", connection_id=2)
-    assert normal() == len({TOPIC, BROKER, "broker-b"})
-    lose_connection(state, 1, now_ms=0)
-    assert normal() == len({TOPIC, "broker-b"})
-    state.delete_topic(TOPIC, None)
-    assert normal() == 1
-
-
-def test_a_topic_counts_in_each_cluster_that_has_it_when_a_set_moves(state):
-    register(state)
-    register(state, broker_name="broker-b", connection_id=2)
-    register(state, cluster="Other")
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
-        CLUSTER: len({TOPIC, "broker-b"}),
-        "Other": len({TOPIC, BROKER}),
-    }
 
 
 def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(state):
