@@ -40,7 +40,6 @@ TIMEOUT_MS: Final = 3_000
 QUICK_TIMEOUT_MS: Final = 1_000
 #: A broker's options have some 15 KiB. To read a longer answer would hold up peers.
 ANSWER_BYTES_MAX: Final = 256 * 1024
-#: The name of a check among the background tasks.
 CHECK_ROLE_ADDRESS: Final = "check_role_address"
 #: By which a broker shows who it is; those of its role follow an election at once.
 _OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")

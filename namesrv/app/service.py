@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from serving.process.background_tasks import BackgroundTask
 
 
-#: Name of the tasks that remove brokers.
 _REMOVE: Final = "remove_lost_brokers"
 
 

@@ -161,7 +161,6 @@ class WatchCursor:
     __slots__ = ("_behind", "_gap", "_presents", "_shown", "keys", "position")
 
     def __init__(self, keys: Iterable[str], position: int) -> None:
-        #: What is watched.
         self.keys = tuple(keys)
         #: What happened to the keys up to this number was read, or is in `_presents`.
         self.position = position

@@ -250,8 +250,6 @@ def _known_set(tables: RouteTables, broker_name: str) -> RegisteredSet:
 
 
 class LastRegistration(NamedTuple):
-    """What a member reported in its last registration."""
-
     #: `Registration.identity`.
     identity: tuple[object, ...]
     topics: ReportedTopics
@@ -272,7 +270,6 @@ class ChangeApplier:
         self.cluster_info = ClusterInfoText(tables.brokers)
         #: Topics in routes that their set's master does not have.
         self.lost_topics = LostTopicTable()
-        #: What the topics of all sets take.
         self.topic_sizes = TopicSizes()
         #: Broker name -> the last registration of each member, as long as the tables hold just that.
         self.last_registrations: dict[str, dict[LiveKey, LastRegistration]] = {}
@@ -320,7 +317,6 @@ class ChangeApplier:
             tables.live.put(*change.registrant)
 
     def _filter_servers_differ(self, change: SetChange) -> bool:
-        """Return whether the registrant has other filter servers than before."""
         if change.registrant is None:
             return False
         key, row = change.registrant

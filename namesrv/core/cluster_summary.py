@@ -33,7 +33,6 @@ class BrokerRole(Enum):
 
 class ClusterSummary(msgspec.Struct):
     sets: dict[SetLeadership, int] = msgspec.field(default_factory=lambda: dict.fromkeys(SetLeadership, 0))
-    #: Living brokers.
     brokers: dict[BrokerRole, int] = msgspec.field(default_factory=lambda: dict.fromkeys(BrokerRole, 0))
     topics: dict[TopicKind, int] = msgspec.field(default_factory=lambda: dict.fromkeys(TopicKind, 0))
     read_queues: int = 0

@@ -53,7 +53,6 @@ class WatchedTopic:
             self._closed_ms.setdefault(connection_id, now_ms)
 
     def fetch(self, connection_id: int, now_ms: int) -> RouteFetch:
-        """Return the fetch of a connection as it is answered."""
         fetch, closed_ms = self.fetches[connection_id], self._closed_ms.get(connection_id)
         return fetch if closed_ms is None else replace(fetch, closed_for_ms=now_ms - closed_ms)
 

@@ -70,7 +70,6 @@ class RouteState(ChangeApplier):
         self.away_sets = AwaySets()
 
     def configure(self, config: NameServerConfig) -> None:
-        """Follow another configuration from now on."""
         self._config = config
         self.invalidate()
 

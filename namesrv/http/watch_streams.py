@@ -36,7 +36,6 @@ WAKES_PER_TURN: Final = 32
 RETRY_MS: Final = 1000
 FULL_RETRY_S: Final = 10
 
-#: Digits of the number in an id.
 _DIGITS_MAX: Final = 18
 _BOOT_ID_CHARS_MAX: Final = 32
 
@@ -44,7 +43,6 @@ _BOOT_ID_CHARS_MAX: Final = 32
 class WatchStreams(ABC):
     """The log of what is watched, and its open watchers; what is watched, its children say."""
 
-    #: What is watched.
     kind: ClassVar[WatchKind]
 
     def __init__(

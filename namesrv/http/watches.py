@@ -38,7 +38,6 @@ from serving.shapes.namesrv import ClusterWatchEvent, ClusterWatchGap, ClusterWa
 
 #: Bytes of routes that are encoded and compared in one turn of the event loop, about 1 ms of work.
 TURN_BYTES: Final = 64 * 1024
-#: Topics that are, at most.
 TURN_TOPICS: Final = 50
 
 _DIGEST_BYTES: Final = 16

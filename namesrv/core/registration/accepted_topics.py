@@ -66,7 +66,6 @@ class ReportedTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def table_start(body: bytes) -> int | None:
-    """Return where the first topic of the table begins."""
     found = body.find(_TABLE, 0, _HEAD_BYTES_MAX)
     return None if found < 0 else found + len(_TABLE)
 

@@ -65,7 +65,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     #: Topics that were left out because their names cannot be topics.
     ignored_topics: int = 0
-    #: Size of the request's body as it came.
     body_bytes: int = 0
     #: The text in digests, to recognise the same or a similar one.
     reported: ReportedTopics | None = None
@@ -263,7 +262,6 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
 
 
 def _is_authoritative(registration: Registration, transition: _SetTransition) -> bool:
-    """Return whether the registrant is authoritative for the topics of its set."""
     return _is_master(registration) or _is_prime_slave(registration, transition.after)
 
 

@@ -65,7 +65,6 @@ class CheckState(StrEnum):
 
     @property
     def is_given(self) -> bool:
-        """Whether peers get the address."""
         return self in {CheckState.IN_FORCE, CheckState.FAILING}
 
 
@@ -117,8 +116,6 @@ class AddressCheck(msgspec.Struct):
 
 
 class CheckChange(NamedTuple):
-    """A check that others are to know of."""
-
     check: AddressCheck
     before: CheckState
 
@@ -306,7 +303,6 @@ def _succeed(check: AddressCheck, registered: str, now_ms: int) -> AddressMove |
 
 
 def _fail(check: AddressCheck, now_ms: int) -> None:
-    """Take a failed check."""
     if check.failed_since_ms is None:
         check.failed_since_ms = now_ms
     if not check.state.is_given:

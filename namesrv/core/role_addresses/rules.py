@@ -26,7 +26,6 @@ class SlaveAddresses(msgspec.Struct, frozen=True):
 
     #: Broker id -> address; ids that are not there keep their own.
     by_id: Mapping[int, str] = msgspec.field(default_factory=dict)
-    #: They are left out.
     are_omitted: bool = False
 
 
@@ -93,7 +92,6 @@ class RoleAddressRules:
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Every network that a rule names, each once."""
         return tuple(dict.fromkeys(network for rule in self.rules for network in rule.networks))
 
     @property

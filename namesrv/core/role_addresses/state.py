@@ -120,7 +120,6 @@ class RoleAddresses:
         #: Sets with a hold that lost their master -> until when id 0 keeps its role address; None before the next tick.
         self._held: dict[str, int | None] = {}
         self._holds: dict[str, int] = {}
-        #: What is known of where addresses lead.
         self.checks = RoleAddressChecks(tables.brokers)
 
     def replace(self, rules: RoleAddressRules, now_ms: int) -> None:

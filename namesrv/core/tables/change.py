@@ -35,13 +35,10 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
     #: The set as it will be; without members it goes, and all that is its own with it.
     broker_set: RegisteredSet
-    #: Members that are removed.
     removed_members: tuple[LiveKey, ...] = ()
     #: The member that registers, with its new row.
     registrant: tuple[LiveKey, LiveRow] | None = None
-    #: Queues to store.
     queue_changes: QueueChanges = QueueChanges()
-    #: Topics that the set will no longer have.
     removed_topics: tuple[str, ...] = ()
     mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: Topics whose operator-set permission ends.
@@ -86,7 +83,6 @@ def counted(changes: QueueChanges, removed: tuple[str, ...] = ()) -> RouteChange
 
 
 def without_write(queues: Mapping[str, QueueData]) -> Iterator[tuple[str, QueueData]]:
-    """Return the topics with the write permission taken away."""
     return with_perms(queues.items(), lambda _, data: data.perm & ~PERM_WRITE)
 
 

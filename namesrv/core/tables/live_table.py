@@ -49,9 +49,7 @@ class LiveRow(NamedTuple):
 
     cluster: str
     broker_id: int
-    #: Monotonic ms of the last heartbeat.
     last_heartbeat_ms: int
-    #: Heartbeat timeout, in ms.
     timeout_ms: int
     data_version: DataVersion
     #: The connection of the latest registration.
@@ -149,7 +147,6 @@ class LiveTable:
             self._by_connection.setdefault(number, {})[key] = None
 
     def refresh(self, key: LiveKey, now_ms: int) -> None:
-        """Record a heartbeat of a registered member."""
         row = self._rows[key]
         self._rows[key] = row._replace(last_heartbeat_ms=now_ms, grace_ends_ms=None)
         self._deadlines[key] = now_ms + row.timeout_ms

@@ -12,7 +12,6 @@ import msgspec
 
 #: A broker may register its topics in parts, which follow each other at once: what none had after so long is lost.
 SETTLE_MS: Final = 10_000
-#: So many names are shown of one set.
 NAMES_MAX: Final = 10
 
 

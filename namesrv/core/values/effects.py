@@ -76,12 +76,9 @@ class BrokerRegistered(BrokerEvent, frozen=True, kw_only=True):
     topics: int
     #: Topics of the request that were left out because their names cannot be topics.
     ignored_topics: int
-    #: Size of the request's body as it came.
     body_bytes: int
     changes: RouteChanges
-    #: The set has another master address than before.
     master_changed: bool
-    #: The set was unknown before.
     set_added: bool
 
 
@@ -111,7 +108,6 @@ class BrokerRemoved(BrokerEvent, frozen=True, kw_only=True):
     #: Ms since its last heartbeat.
     silent_ms: int
     heartbeat_timeout_ms: int
-    #: It was the master of its set.
     was_master: bool
     #: It was the last member, so the set and its queues are gone.
     set_removed: bool
