@@ -26,9 +26,9 @@ from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT,
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.tables.topic_table import SharedSettings
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import Event, HeartbeatKind
-from namesrv.core.values.topics import SharedSettings
 from namesrv.recording.rows import (
     SNAPSHOT_TOPICS,
     BrokerSetRun,
@@ -37,9 +37,9 @@ from namesrv.recording.rows import (
     QueueSettings,
     RouteProperties,
     SetsChanged,
-    SnapshotFinished,
     SnapshotTopics,
     configured,
+    finished,
     is_recorded,
     snapshot,
 )
@@ -426,7 +426,7 @@ class NameServer:
             shown = SnapshotTopics(snapshot_id, groups)
             rows += shown.row_count
             yield shown
-        yield SnapshotFinished(snapshot_id, rows)
+        yield finished(snapshot_id, rows)
 
     def _runs(
         self, tables: RouteTables, topic: str, known: dict[tuple[int, int], tuple[BrokerSetRun, ...]]

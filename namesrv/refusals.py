@@ -82,15 +82,11 @@ class KvTooLong(RequestRefused):
 
 
 class KvKeyMissing(RequestRefused):
-    """PUT_KV_CONFIG without namespace or key."""
-
     def __init__(self) -> None:
         super().__init__("namespace or key is null")
 
 
 class QueryNotFound(RequestRefused):
-    """No such KV entry."""
-
     code = ResponseCode.QUERY_NOT_FOUND
     ext_fields = MappingProxyType({})
 
@@ -99,8 +95,6 @@ class QueryNotFound(RequestRefused):
 
 
 class KvNamespaceNotFound(RequestRefused):
-    """No such KV namespace."""
-
     code = ResponseCode.QUERY_NOT_FOUND
 
     def __init__(self, namespace: str | None) -> None:

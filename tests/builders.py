@@ -8,7 +8,7 @@ import json
 from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey, LiveRow
-from namesrv.core.values.topics import TopicSettings
+from namesrv.core.tables.topic_table import TopicSettings
 from remoting.protocol.shapes.route import (
     MASTER_ID,
     PERM_READ,

@@ -17,6 +17,7 @@ from serving.metrics.counters import BROKERS_MAX, LabelGuard, Labels
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values
 from serving.metrics.families import MetricFamily
 from serving.telemetry.events import Measure
+from serving.telemetry.scrape import DeclaredMetrics
 from serving.telemetry.telemetry import Telemetry
 
 #: So many sets are read at a time.
@@ -37,33 +38,24 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
     def __init__(self, sources: ControllerMetricSources) -> None:
         super().__init__(CONTROLLER, catalogue.SERVER, sources)
         self._sources = sources
-        self._gauges = {gauge: LabelGuard(gauge.label_sets_max, gauge.peer_labels) for gauge in DECLARED.gauges}
+        self._declared = DeclaredMetrics(DECLARED, catalogue.MAKE, sources.telemetry)
         self._results_guards = {
             family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in catalogue.PER_SET_RESULTS
         }
 
     def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        gauges = {gauge: Admitted(guard, gauge.combine) for gauge, guard in self._gauges.items()}
-        for measures in (self._of_group, self._of_sets, *self._sources.measures):
-            for measure in measures():
-                if measure is None:
-                    yield None
-                else:
-                    gauges[measure.gauge].add(measure.labels, measure.value)
-        for gauge, found in gauges.items():
-            # One without labels is 0 where its part does not run.
-            unlabelled: tuple[Labels, ...] = () if gauge.labels else ((),)
-            zeros = dict.fromkeys(unlabelled if gauge.known is None else gauge.known, 0.0)
-            yield gauge.family(catalogue.MAKE), zeros | found.values
+        """Yield what there is of the group, of sets and of brokers."""
+        measures = (self._of_group, self._of_sets, *self._sources.measures)
+        yield from self._declared.values(measure for each in measures for measure in each())
         yield from self._results()
-        yield from self._sources.telemetry.counts(catalogue.MAKE)
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        yield from self._sources.telemetry.durations(catalogue.MAKE)
+        """Yield how long."""
+        yield from self._declared.histograms()
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
-        gauges = {gauge.family(catalogue.MAKE): guard for gauge, guard in self._gauges.items()}
-        return gauges | self._results_guards | self._sources.telemetry.guards(catalogue.MAKE)
+        """Return what limits clusters and sets."""
+        return {**self._declared.guards(), **self._results_guards}
 
     def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield what analyses have published; sets beyond the limit share the highest."""

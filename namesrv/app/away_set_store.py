@@ -10,6 +10,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.away_sets import RememberedSet
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, DepartureReason, Event, RegistrationResult
 from namesrv.observability.event_log import NameServerEventLog
+from namesrv.observability.log_events import BROKER_SET_STORE_FAILED
 from remoting.clock import Clock
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from serving.config.stored_config import NotStored, store
@@ -23,8 +24,6 @@ _WORD_MS: Final = 10 * 60_000
 
 
 class _StoredSets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole file."""
-
     written_unix_ms: int
     sets: list[RememberedSet]
 
@@ -98,4 +97,4 @@ class AwaySetStore:
     def _failed(self, error: str) -> None:
         if error != self._last_error:
             self._last_error = error
-            self._event_log.away_set_store_failed(error)
+            self._event_log.write(BROKER_SET_STORE_FAILED, error=error)

@@ -17,7 +17,9 @@ from namesrv.core.values.effects import (
     ProbeConnection,
     RouteOutcome,
 )
+from namesrv.observability import log_events as lines
 from namesrv.observability.event_log import NameServerEventLog
+from namesrv.observability.metric_catalogue import NOTIFICATIONS
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.protocol.codec import encode_fields
@@ -102,6 +104,7 @@ class EffectRunner:
             ha_broker_addr=effect.ha_broker_addr,
         )
         failed: list[str] = []
+        counted = self._event_log.counts[NOTIFICATIONS]
 
         async def notify(address: str) -> None:
             # Java sends it one-way, and a broker with ACL then drops it silently. Brokers answer it as any request.
@@ -110,10 +113,27 @@ class EffectRunner:
                 await client.post(address, request, NOTIFY_TIMEOUT_MS)
             except InvokeError as error:
                 failed.append(address)
-                self._event_log.notification_failed(effect, address, error)
+                counted.add(("failed",))
+                self._event_log.write(
+                    lines.MIN_BROKER_ID_NOTIFICATION_FAILED,
+                    broker=effect.broker_name,
+                    broker_id=effect.min_broker_id,
+                    addr=address,
+                    error=str(error),
+                )
 
         notifying = [self._tasks.start(notify(address), _NOTIFY) for address in effect.recipients]
         if notifying:
             await asyncio.wait(notifying)
         if (reached := len(effect.recipients) - len(failed)) > 0:
-            self._event_log.notification_sent(effect, reached)
+            counted.add(("sent",), reached)
+            self._event_log.write(
+                lines.MIN_BROKER_ID_NOTIFIED,
+                broker=effect.broker_name,
+                broker_id=effect.min_broker_id,
+                addr=effect.min_broker_addr,
+                offline_addr=effect.offline_broker_addr,
+                ha_addr=effect.ha_broker_addr,
+                recipients=effect.recipients,
+                reached=reached,
+            )

@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core.role_addresses.checks import BrokerIdentity, RoleAddressUse
+from namesrv.core.role_addresses.checks import BrokerIdentity, CheckChange, CheckState, RoleAddressUse
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.core.role_addresses.state import TICK_MS, RoleAddresses, RoleAddressLoop
+from namesrv.observability import log_events as lines
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.settings.config import NameServerConfig
 from remoting.admin.brokers import broker_options
@@ -27,6 +28,7 @@ from serving.config.stored_config import NotStored, store
 from serving.config.table_documents import TableMistake, TablesRefused
 from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
 from serving.durable_file import NotReadable, read_latest, recover
+from serving.logging.events import LogEvent
 
 #: Time between two tries to write a file that cannot be written.
 RETRY_MS: Final = 30_000
@@ -38,24 +40,13 @@ TIMEOUT_MS: Final = 3_000
 QUICK_TIMEOUT_MS: Final = 1_000
 #: A broker's options have some 15 KiB. To read a longer answer would hold up peers.
 ANSWER_BYTES_MAX: Final = 256 * 1024
-#: The name of a check among the background tasks.
 CHECK_ROLE_ADDRESS: Final = "check_role_address"
 #: By which a broker shows who it is; those of its role follow an election at once.
 _OPTIONS: Final = ("brokerName", "brokerId", "brokerIP1", "listenPort")
 
 
-class _StoredUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One address as the file has it."""
-
-    set: str
-    broker_id: int
-    address: str
-
-
-class _StoredUses(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole file."""
-
-    given: list[_StoredUse]
+class _StoredUses(msgspec.Struct, frozen=True):
+    given: list[RoleAddressUse]
 
 
 class RoleAddressKeeper:
@@ -125,17 +116,21 @@ class RoleAddressKeeper:
         # In one step, so that no peer gets an answer for another audience.
         self._role_addresses.replace(rules, self._clock.now_ms())
         self._reclassify()
-        self._event_log.role_addresses_loaded(self._path, rules)
+        self._event_log.write(
+            lines.ROLE_ADDRESSES_LOADED, source=self._path, rules=len(rules.rules), digest=rules.digest
+        )
         self._report_loops({})
 
     def _refuse(self, refusal: TablesRefused) -> None:
         self._role_addresses.problem = str(refusal)
-        self._event_log.role_addresses_refused(self._path, refusal)
+        problems = [str(mistake) for mistake in refusal.mistakes]
+        self._event_log.write(lines.ROLE_ADDRESSES_REFUSED, source=self._path, problems=problems)
 
     def _report_loops(self, before: Mapping[str, RoleAddressLoop]) -> None:
         for name, loop in self._role_addresses.loops.items():
             if before.get(name) != loop:
-                self._event_log.role_address_ignored(loop)
+                keys = {"broker": name, "addr": loop.address, "owner": loop.owner, "line": loop.line}
+                self._event_log.write(lines.ROLE_ADDRESS_IGNORED, **keys)
 
     # The addresses that peers get
 
@@ -145,12 +140,12 @@ class RoleAddressKeeper:
         recover(path)
         try:
             if content := read_latest(path):
-                uses = msgspec.json.decode(content, type=_StoredUses).given
-                self._stored = [RoleAddressUse(use.set, use.broker_id, use.address) for use in uses]
+                self._stored = msgspec.json.decode(content, type=_StoredUses).given
         except NotReadable as error:
-            self._event_log.role_address_store_failed(str(error))
+            self._event_log.write(lines.ROLE_ADDRESS_STORE_FAILED, error=str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._event_log.role_address_store_failed(f"{path} holds no checked role addresses: {error}")
+            problem = f"{path} holds no checked role addresses: {error}"
+            self._event_log.write(lines.ROLE_ADDRESS_STORE_FAILED, error=problem)
         self._role_addresses.checks.restore(self._stored or ())
 
     async def _store(self) -> None:
@@ -158,15 +153,14 @@ class RoleAddressKeeper:
         given, now_ms = self._role_addresses.checks.given(), self._clock.now_ms()
         if given == (self._stored or []) or now_ms < self._due_ms:
             return
-        uses = [_StoredUse(set=use.set_name, broker_id=use.broker_id, address=use.address) for use in given]
-        text = msgspec.json.encode(_StoredUses(given=uses))
+        text = msgspec.json.encode(_StoredUses(given))
         try:
             await store(self._store_path, text, self._event_log.written_in_place)
         except NotStored as error:
             self._due_ms = now_ms + RETRY_MS
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                self._event_log.role_address_store_failed(str(error))
+                self._event_log.write(lines.ROLE_ADDRESS_STORE_FAILED, error=str(error))
         else:
             self._stored, self._last_error = given, ""
 
@@ -199,10 +193,16 @@ class RoleAddressKeeper:
             checks.postpone(use, self._clock.now_ms())
             return
         outcome = self._role_addresses.answered(use, answer, self._clock.now_ms(), self._clock.unix_ms())
-        if outcome.change is not None:
-            self._event_log.role_address_checked(outcome.change)
-        if outcome.move is not None:
-            self._event_log.role_address_moved(outcome.move)
+        keys = {"broker": use.set_name, "broker_id": use.broker_id, "addr": use.address}
+        if (change := outcome.change) is not None:
+            problem = {"error": change.check.problem} if change.check.problem else {}
+            self._event_log.write(event_of(change), **keys, **problem)
+        if (move := outcome.move) is not None:
+            if self._event_log.recorder is not None:
+                self._event_log.recorder.role_address_moved(move)
+            if move.former is not None:
+                moved = {"leads_to": move.target, "former_addr": move.former}
+                self._event_log.write(lines.ROLE_ADDRESS_MOVED, **keys, **moved)
 
     async def _answer(self, address: str, timeout_ms: int) -> BrokerIdentity | str:
         """Return who answers at an address, or why nobody does; raises OutOfResources."""
@@ -218,6 +218,16 @@ class RoleAddressKeeper:
             return error.reason
         except (Refused, BodyError) as error:
             return str(error)
+
+
+def event_of(change: CheckChange) -> LogEvent:
+    """Return whether clients get an address, or that it leads nowhere."""
+    match change.check.state:
+        case CheckState.REFUSED:
+            return lines.ROLE_ADDRESS_NOT_APPLIED
+        case CheckState.FAILING:
+            return lines.ROLE_ADDRESS_FAILING
+    return lines.ROLE_ADDRESS_RECOVERED if change.before is CheckState.FAILING else lines.ROLE_ADDRESS_APPLIED
 
 
 def _identity(options: Mapping[str, str]) -> BrokerIdentity:

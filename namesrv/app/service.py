@@ -16,9 +16,9 @@ from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from namesrv.core.values.effects import RouteOutcome
 from namesrv.http.watches import Watches
-from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.log_events import SCAN_SKIPPED
+from namesrv.observability.metric_catalogue import DECLARED, EXPIRY_SCAN
 from namesrv.recording.route_recorder import RouteRecorder
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
@@ -33,9 +33,11 @@ from remoting.clock import Clock
 from remoting.protocol.codes import RequestCode
 from remoting.server.limits import ServerOptions
 from remoting.server.statistics import timer_ns
+from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import SerialQueue
 from serving.process.event_log import AttributedDispatcher
 from serving.process.process import Runtime, ServerProcess
+from serving.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from serving.process.background_tasks import BackgroundTask
 
 
-#: Name of the tasks that remove brokers.
 _REMOVE: Final = "remove_lost_brokers"
 
 
@@ -89,19 +90,18 @@ class ConnectionCleanup:
 
 
 class NameServer:
-    """One NameServer with all its parts."""
-
     def __init__(self, config: NameServerConfig, kv: KvConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         clock, logs, tasks = self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
         # What is known: tables, counters, what is recorded, settings.
         state = self._state = RouteState(config)
-        self._counters = BrokerCounters(state.tables.brokers.clusters)
+        self._counters = ServerCounters()
+        self._telemetry = Telemetry(logs, DECLARED, living=state.tables.brokers.clusters)
         streams_max = config.route_watchers_max if config.http_port else 0
         self._process = ServerProcess(NAMESRV, config, self._counters, runtime, streams_max)
         recording = self._process.recording
         self._recorder = RouteRecorder(recording.recorder, state, config, kv) if recording is not None else None
-        event_log = self._event_log = NameServerEventLog(logs, self._counters, config, self._recorder)
+        event_log = self._event_log = NameServerEventLog(logs, self._counters, self._telemetry, config, self._recorder)
         settings = self._settings = DurableSettings(
             config, kv, event_log, self._apply_config, lambda topic: state.route_cache.drop((topic,))
         )
@@ -177,8 +177,8 @@ class NameServer:
     def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
-        from namesrv.http.views import NameServerViewSources, views_of  # noqa: PLC0415
-        from namesrv.observability.metrics import NameServerMetrics, NameServerMetricSources  # noqa: PLC0415
+        from namesrv.http.metrics import NameServerMetrics, NameServerMetricSources  # noqa: PLC0415
+        from namesrv.http.views import views_of  # noqa: PLC0415
         from serving.http.paths import endpoints_of  # noqa: PLC0415
 
         measured = NameServerMetricSources(
@@ -186,6 +186,7 @@ class NameServer:
             settings=self._settings,
             statistics=self._server.statistics,
             counters=self._counters,
+            telemetry=self._telemetry,
             logs=self._logs,
             health=self._process.health,
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
@@ -193,16 +194,9 @@ class NameServer:
             clock=self._clock,
             watches=self._watches,
         )
-        sources = NameServerViewSources(
-            state=self._state,
-            settings=self._settings,
-            health=self._process.health,
-            clock=self._clock,
-            metrics=NameServerMetrics(measured).text,
-            watches=self._watches,
-            served_at=self._server.address,
-        )
-        return endpoints_of(*views_of(sources))
+        health, metrics = self._process.health, NameServerMetrics(measured).text
+        views = views_of(self._state, self._settings, health, self._clock, self._watches, self._server.address, metrics)
+        return endpoints_of(*views)
 
     async def _scan(self) -> None:
         """Remove expired brokers at their deadlines, and at each scan interval."""
@@ -219,7 +213,7 @@ class NameServer:
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):
                 began_ns = timer_ns()
                 self._perform(await self._runner.run_first(self._state.expiry_steps(now_ms)))
-                self._counters.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
+                self._telemetry.timers[EXPIRY_SCAN].observe((), (timer_ns() - began_ns) / 1e9)
 
     def _connection_lost(self, connection_id: int) -> None:
         self._state.route_fetches.close(connection_id, self._clock.now_ms())

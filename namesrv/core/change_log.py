@@ -20,8 +20,6 @@ UNWATCHED_KEYS_MAX: Final = 10_000
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One change of one key."""
-
     #: Later changes have greater numbers; some numbers are no change's.
     number: int
     key: str
@@ -67,11 +65,9 @@ class ChangeLog:
 
     @property
     def keys(self) -> KeysView[str]:
-        """The keys that are followed."""
         return self._followed.keys()
 
     def watch(self, key: str, cursor: "WatchCursor") -> None:
-        """Follow a key for a watcher."""
         followed = self._followed.get(key)
         if followed is None:
             # A number of its own: whoever has read up to the number before does not know what happened to the key.
@@ -153,8 +149,6 @@ class WatchGap(msgspec.Struct, frozen=True):
 
 
 class PresentState(msgspec.Struct, frozen=True):
-    """The present state of a key."""
-
     key: str
     state: bytes
     #: Number after which a watcher that has read this far has to go on; None while more present states follow.
@@ -167,7 +161,6 @@ class WatchCursor:
     __slots__ = ("_behind", "_gap", "_presents", "_shown", "keys", "position")
 
     def __init__(self, keys: Iterable[str], position: int) -> None:
-        #: What is watched.
         self.keys = tuple(keys)
         #: What happened to the keys up to this number was read, or is in `_presents`.
         self.position = position
@@ -181,7 +174,6 @@ class WatchCursor:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is something to read."""
         return bool(self._behind or self._presents or self._gap)
 
     def add(self, key: str) -> None:

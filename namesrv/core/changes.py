@@ -19,10 +19,9 @@ from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change, with_perms
 from namesrv.core.tables.lost_topics import LostTopicTable
-from namesrv.core.tables.topic_table import PreparedPut, PreparedRemoval
+from namesrv.core.tables.topic_table import PreparedPut, PreparedRemoval, QueueChanges, compare_topics
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.effects import RegistrationConflicted
-from namesrv.core.values.topics import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
 from remoting.protocol.topic_kinds import SYSTEM_PREFIX, SYSTEM_TOPICS, TopicKind, kind_of
 
@@ -46,7 +45,6 @@ class TopicCountTable:
         self._counts: dict[str, dict[TopicKind, int]] = {}
 
     def counts(self) -> Mapping[str, Mapping[TopicKind, int]]:
-        """Return the number of topics by cluster and kind."""
         return self._counts
 
     def add(self, cluster: str, kinds: Counter[TopicKind]) -> None:
@@ -86,7 +84,6 @@ class TopicSizes:
         self.total_bytes = 0
 
     def of_set(self, broker_name: str) -> int:
-        """Return what the topics of a set take."""
         return self._of_set.get(broker_name, ("", 0))[1]
 
     def put(self, broker_name: str, network: str, size_bytes: int) -> None:
@@ -253,8 +250,6 @@ def _known_set(tables: RouteTables, broker_name: str) -> RegisteredSet:
 
 
 class LastRegistration(NamedTuple):
-    """What a member reported in its last registration."""
-
     #: `Registration.identity`.
     identity: tuple[object, ...]
     topics: ReportedTopics
@@ -275,7 +270,6 @@ class ChangeApplier:
         self.cluster_info = ClusterInfoText(tables.brokers)
         #: Topics in routes that their set's master does not have.
         self.lost_topics = LostTopicTable()
-        #: What the topics of all sets take.
         self.topic_sizes = TopicSizes()
         #: Broker name -> the last registration of each member, as long as the tables hold just that.
         self.last_registrations: dict[str, dict[LiveKey, LastRegistration]] = {}
@@ -323,7 +317,6 @@ class ChangeApplier:
             tables.live.put(*change.registrant)
 
     def _filter_servers_differ(self, change: SetChange) -> bool:
-        """Return whether the registrant has other filter servers than before."""
         if change.registrant is None:
             return False
         key, row = change.registrant

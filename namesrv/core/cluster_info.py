@@ -33,7 +33,6 @@ class ClusterInfoText:
         self.changes = 0
         self._made_at = -1
         self._made = b""
-        #: How often a text was made.
         self.builds = 0
 
     @property

@@ -32,10 +32,7 @@ class BrokerRole(Enum):
 
 
 class ClusterSummary(msgspec.Struct):
-    """One cluster."""
-
     sets: dict[SetLeadership, int] = msgspec.field(default_factory=lambda: dict.fromkeys(SetLeadership, 0))
-    #: Living brokers.
     brokers: dict[BrokerRole, int] = msgspec.field(default_factory=lambda: dict.fromkeys(BrokerRole, 0))
     topics: dict[TopicKind, int] = msgspec.field(default_factory=lambda: dict.fromkeys(TopicKind, 0))
     read_queues: int = 0
@@ -43,14 +40,12 @@ class ClusterSummary(msgspec.Struct):
 
 
 def state_of(broker_set: RegisteredSet) -> SetLeadership:
-    """Return who leads a set."""
     if broker_set.master_address is not None:
         return SetLeadership.MASTER
     return SetLeadership.ACTING_MASTER if broker_set.has_acting_master else SetLeadership.NO_MASTER
 
 
 def role_of(broker_id: int) -> BrokerRole:
-    """Return what a broker is by its id."""
     return BrokerRole.MASTER if broker_id == MASTER_ID else BrokerRole.SLAVE
 
 

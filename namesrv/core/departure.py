@@ -5,7 +5,7 @@ that nobody is notified of a successor that leaves in the same moment. Answers t
 (docs/protocol/namesrv.md 3.4 to 3.6). Pure: time is an argument.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,32 +13,20 @@ import msgspec
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, without_write
 from namesrv.core.tables.live_table import LiveKey, removal_event
+from namesrv.core.tables.topic_table import QueueChanges, compare_topics
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
-from namesrv.core.values.topics import QueueChanges, compare_topics
 
 
 class DepartureDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What the departure of some members of one set comes to."""
-
     change: SetChange
     removed: tuple[BrokerRemoved, ...]
     notify: NotifyMinBrokerIdChange | None = None
 
 
-def decide(
-    tables: RouteTables, keys: Iterable[LiveKey], reason: DepartureReason, now_ms: int
-) -> list[DepartureDecision]:
-    """Return one decision for each broker set that loses members; `keys` all live."""
-    by_set: dict[str, list[LiveKey]] = {}
-    for key in keys:
-        by_set.setdefault(key.broker_name, []).append(key)
-    return [_leave(tables, name, tuple(leaving), reason, now_ms) for name, leaving in by_set.items()]
-
-
-def _leave(
-    tables: RouteTables, broker_name: str, leaving: tuple[LiveKey, ...], reason: DepartureReason, now_ms: int
-) -> DepartureDecision:
+def decide(tables: RouteTables, leaving: Sequence[LiveKey], reason: DepartureReason, now_ms: int) -> DepartureDecision:
+    """Return what the departure of some living members of one set comes to."""
+    broker_name = leaving[0].broker_name
     before = tables.brokers.get(broker_name)
     assert before is not None, "a live member belongs to a set"
     after = before.without(key.address for key in leaving)
@@ -53,7 +41,7 @@ def _leave(
     return DepartureDecision(
         change=SetChange(
             broker_set=after,
-            removed_members=leaving,
+            removed_members=tuple(leaving),
             queue_changes=queues,
             removed_topics=removed_topics,
             # Their topics are read only from now on, whatever an operator had set.
@@ -71,12 +59,7 @@ def _leave(
 
 
 def _removed(
-    tables: RouteTables,
-    key: LiveKey,
-    after: RegisteredSet,
-    changes: RouteChanges,
-    reason: DepartureReason,
-    now_ms: int,
+    tables: RouteTables, key: LiveKey, after: RegisteredSet, changes: RouteChanges, reason: DepartureReason, now_ms: int
 ) -> BrokerRemoved:
     row = tables.live.get(key)
     assert row is not None, "who leaves was there"
@@ -88,7 +71,7 @@ def _removed(
 
 
 def _notification(
-    before: RegisteredSet, after: RegisteredSet, leaving: tuple[LiveKey, ...]
+    before: RegisteredSet, after: RegisteredSet, leaving: Sequence[LiveKey]
 ) -> NotifyMinBrokerIdChange | None:
     """Return whom to notify that the smallest broker id left a set which lets a slave act as master."""
     if not after.members or not after.enable_acting_master or before.min_broker_id == after.min_broker_id:

@@ -49,12 +49,10 @@ class WatchedTopic:
             self.before_ms = now_ms - self._since_ms
 
     def close(self, connection_id: int, now_ms: int) -> None:
-        """Note when a connection closed."""
         if connection_id in self.fetches:
             self._closed_ms.setdefault(connection_id, now_ms)
 
     def fetch(self, connection_id: int, now_ms: int) -> RouteFetch:
-        """Return the fetch of a connection as it is answered."""
         fetch, closed_ms = self.fetches[connection_id], self._closed_ms.get(connection_id)
         return fetch if closed_ms is None else replace(fetch, closed_for_ms=now_ms - closed_ms)
 
@@ -68,7 +66,6 @@ class RouteFetches:
         self.get = self._watched.get
 
     def __len__(self) -> int:
-        """Return how many topics are watched."""
         return len(self._watched)
 
     def begin(self, topic: str, watched: WatchedTopic) -> None:
@@ -82,7 +79,6 @@ class RouteFetches:
         self._watched[topic] = watched
 
     def end_overdue(self, now_ms: int) -> None:
-        """Forget the topics whose watch is over."""
         for topic in [topic for topic, watched in self._watched.items() if watched.ends_ms < now_ms]:
             del self._watched[topic]
 
@@ -104,7 +100,6 @@ class RouteFetches:
 
 
 def first_version(route: TopicRouteData, unix_ms: int) -> RouteVersion:
-    """Return the version with which a watch begins."""
     return RouteVersion(
         number=1,
         since_unix_ms=unix_ms,
@@ -119,10 +114,7 @@ def version_after(former: RouteVersion, route: TopicRouteData | None, unix_ms: i
     if (queues, order_topic_conf) == (former.write_queue_nums, former.order_topic_conf):
         return former
     return RouteVersion(
-        number=former.number + 1,
-        since_unix_ms=unix_ms,
-        write_queue_nums=queues,
-        order_topic_conf=order_topic_conf,
+        number=former.number + 1, since_unix_ms=unix_ms, write_queue_nums=queues, order_topic_conf=order_topic_conf
     )
 
 

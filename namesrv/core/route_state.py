@@ -56,13 +56,6 @@ _TRIES: Final = 3
 GUARANTEED_PER_CONNECTION: Final = 8
 
 
-class StoredVersion(msgspec.Struct, frozen=True):
-    """The data version of a broker's topics; None for an unknown broker."""
-
-    data_version: DataVersion | None
-    changed: bool
-
-
 class RouteState(ChangeApplier):
     """The routes of a cluster as one NameServer sees them. `now_ms` is monotonic everywhere."""
 
@@ -77,7 +70,6 @@ class RouteState(ChangeApplier):
         self.away_sets = AwaySets()
 
     def configure(self, config: NameServerConfig) -> None:
-        """Follow another configuration from now on."""
         self._config = config
         self.invalidate()
 
@@ -194,7 +186,11 @@ class RouteState(ChangeApplier):
         )
         if isinstance(decision, RegistrationConflicted):
             # What it was in the set under another broker id, it is no longer.
-            left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
+            departures: list[departure.DepartureDecision] = []
+            if known:
+                departures.append(departure.decide(self.tables, [request.key], DepartureReason.CONFLICT, now_ms))
+                self.apply(departures[0].change)
+            left = self._departed(departures)
             return RouteOutcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
         if compared.prepared is not None:
             self._check_sizes(request, decision.change.broker_set.network, compared.prepared, now_ms)
@@ -320,9 +316,9 @@ class RouteState(ChangeApplier):
         return RouteOutcome(reply=renewed, events=(heartbeat_event(key, renewed, row, kind),))
 
     def query_data_version(
-        self, cluster: str, key: LiveKey, data_version: DataVersion | None, connection_id: int, now_ms: int
-    ) -> RouteOutcome[StoredVersion]:
-        """Return whether a broker's topics differ from what it registered; counts as a heartbeat.
+        self, cluster: str, key: LiveKey, connection_id: int, now_ms: int
+    ) -> RouteOutcome[DataVersion | None]:
+        """Return the data version that a broker registered, None for an unknown one; counts as a heartbeat.
 
         Brokers query it instead of registering the same again, so their connection counts as if they had registered.
         """
@@ -330,10 +326,7 @@ class RouteState(ChangeApplier):
         row = outcome.reply
         if row is not None and connection_id in row.connections:
             self.tables.live.put(key, registered(row, connection_id, now_ms))
-        stored = row.data_version if row else None
-        return RouteOutcome(
-            reply=StoredVersion(stored, changed=stored is None or stored != data_version), events=outcome.events
-        )
+        return RouteOutcome(reply=row.data_version if row else None, events=outcome.events)
 
     # Topics
 
@@ -411,7 +404,7 @@ class RouteState(ChangeApplier):
         for name in broker_names:
             tries = 0
             while keys := leaving(name):
-                (decision,) = departure.decide(self.tables, keys, reason, now_ms)
+                decision = departure.decide(self.tables, keys, reason, now_ms)
                 decided_at = self.version
                 tries += 1
                 if tries > _TRIES:
@@ -421,12 +414,6 @@ class RouteState(ChangeApplier):
                 if self.version == decided_at and leaving(name) == keys:
                     self.apply(decision.change, prepared)
                     departures.append(decision)
-        return self._departed(departures)
-
-    def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> RouteOutcome[None]:
-        departures = departure.decide(self.tables, keys, reason, now_ms)
-        for decision in departures:
-            self.apply(decision.change)
         return self._departed(departures)
 
     def _departed(self, departures: list[departure.DepartureDecision]) -> RouteOutcome[None]:

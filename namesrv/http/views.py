@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-import msgspec
-
 from namesrv.core import cluster_summary
 from namesrv.core.cluster_gaps import lacks_topics, lost_topics
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
@@ -59,50 +57,51 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 
-class NameServerViewSources(msgspec.Struct, frozen=True, kw_only=True):
-    """What the views read."""
-
-    state: RouteState
-    settings: DurableSettings
-    health: Health
-    clock: Clock
-    metrics: Callable[[], Awaitable[bytes]]
-    watches: Watches
-    #: Address and port on which peers are served since the start.
-    served_at: tuple[str, int]
-
-
-def views_of(sources: NameServerViewSources) -> tuple[object, ...]:
-    """Return what answers all paths, in the order in which they are described."""
+def views_of(
+    state: RouteState,
+    settings: DurableSettings,
+    health: Health,
+    clock: Clock,
+    watches: Watches,
+    served_at: tuple[str, int],
+    metrics: Callable[[], Awaitable[bytes]],
+) -> tuple[object, ...]:
+    """Return what answers all paths, in the order in which they are described; peers are served at `served_at`."""
 
     def config() -> NameServerConfig:
-        return sources.settings.config
+        return settings.config
 
     history = HistoryReader()
     return (
-        ProbeViews(lambda: check_serving(NAMESRV.name, sources.health), sources.metrics),
-        NameServerViews(sources),
+        ProbeViews(lambda: check_serving(NAMESRV.name, health), metrics),
+        NameServerViews(state, settings, health, clock, watches),
         PastRouteViews(history, config),
         PastLifeViews(history, config),
         ConfigViews(NAMESRV, config),
-        LookupViews(sources),
+        LookupViews(config, health, served_at),
     )
 
 
 class NameServerViews:
     """What is registered."""
 
-    def __init__(self, sources: NameServerViewSources) -> None:
-        self._sources = sources
-        self._tables = sources.state.tables
+    def __init__(
+        self, state: RouteState, settings: DurableSettings, health: Health, clock: Clock, watches: Watches
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._health = health
+        self._clock = clock
+        self._watches = watches
+        self._tables = state.tables
         self._topic_names = TopicNames(self._tables.topics)
         self._runner = CooperativeRunner()
 
     @get("/v1/clusters", paged=True, refusals=(400,))
     async def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
         """Clusters in numbers."""
-        numbers = await self._runner.run(cluster_summary.clusters(self._sources.state), 0, 0)
-        away = self._sources.state.away_sets.counts()
+        numbers = await self._runner.run(cluster_summary.clusters(self._state), 0, 0)
+        away = self._state.away_sets.counts()
         page = requested_page(sorted(numbers.keys() | away), request, str)
         items = [_listed_cluster(name, numbers.get(name) or ClusterSummary(), away[name]) for name in page.keys]
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
@@ -128,12 +127,12 @@ class NameServerViews:
         name = request.path["name"]
         broker_set = self._tables.brokers.get(name)
         if broker_set is None:
-            is_away = name in self._sources.state.away_sets
+            is_away = name in self._state.away_sets
             raise NotFound(
                 f"No broker of the name {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
             )
         topics = self._tables.topics
-        sums, clock = topics.queue_sum(name), self._sources.clock
+        sums, clock = topics.queue_sum(name), self._clock
         return shapes.BrokerSetDetails(
             broker_name=name,
             cluster=broker_set.cluster,
@@ -143,14 +142,14 @@ class NameServerViews:
             topics=len(topics.of_broker(name)),
             read_queues=sums.read,
             write_queues=sums.write,
-            lost_topics=lost_topics(self._sources.state, name, clock.unix_ms() - clock.now_ms()),
+            lost_topics=lost_topics(self._state, name, clock.unix_ms() - clock.now_ms()),
             brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
     @get("/v1/broker-sets/away", paged=True, refusals=(400,))
     def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
         """Broker sets that had topics, or were registered for 30 s, and of which no broker is now; at most 1,000."""
-        away = {each.broker_name: each for each in self._sources.state.away_sets.away()}
+        away = {each.broker_name: each for each in self._state.away_sets.away()}
         page = requested_page(list(away), request, str)
         items = [away[name] for name in page.keys]
         return shapes.AwaySetListing(total=page.total, next_cursor=page.next_cursor, items=items)
@@ -159,7 +158,7 @@ class NameServerViews:
     def forget_away_set(self, request: ViewRequest) -> shapes.DroppedAwaySet:
         """Forgets a broker set that will not come back."""
         name = request.path["name"]
-        if not self._sources.state.away_sets.forget(name):
+        if not self._state.away_sets.forget(name):
             raise NotFound(f"No broker set of the name {name} is away.")
         return shapes.DroppedAwaySet(broker_name=name)
 
@@ -171,9 +170,7 @@ class NameServerViews:
         owners = set(self._tables.brokers.topic_owners())
         items = [
             shapes.ListedTopic(
-                topic=topic,
-                kind=kind_of(topic, owners).value,
-                broker_sets=len(self._tables.topics.holders_of(topic)),
+                topic=topic, kind=kind_of(topic, owners).value, broker_sets=len(self._tables.topics.holders_of(topic))
             )
             for topic in page.keys
         ]
@@ -183,12 +180,10 @@ class NameServerViews:
     def route(self, request: ViewRequest) -> bytes:
         """The route of a topic, as a client without a zone gets it; always with the brokers' own addresses."""
         topic = request.path["topic"]
-        route = plain_route_text(self._sources.state, self._sources.settings, topic)
+        route = plain_route_text(self._state, self._settings, topic)
         if route is None:
             may_be_away = "; sets that are away may have it, see /v1/broker-sets/away"
-            raise NotFound(
-                f"No registered broker has the topic {topic}{may_be_away if self._sources.state.away_sets else ''}."
-            )
+            raise NotFound(f"No registered broker has the topic {topic}{may_be_away if self._state.away_sets else ''}.")
         return route
 
     @get(
@@ -200,21 +195,21 @@ class NameServerViews:
     )
     def watch_routes(self, request: ViewRequest) -> WatchStream:
         """Server-sent events: the routes of these topics as /v1/topics/{topic}/route has them, now and at each change."""  # noqa: E501  # a summary of OpenAPI
-        check_serving(NAMESRV.name, self._sources.health)
+        check_serving(NAMESRV.name, self._health)
         topics = tuple(request.repeated["topic"])
-        return self._sources.watches.routes.watch(topics, _event_id_before(request), request.client)
+        return self._watches.routes.watch(topics, _event_id_before(request), request.client)
 
     @get("/v1/cluster/watch", content_type=EVENT_STREAM_TYPE, parameters=(_AFTER,), refusals=(400, 503), streams=True)
     def watch_cluster(self, request: ViewRequest) -> WatchStream:
         """Server-sent events: brokers that register or leave, and new masters; /v1/brokers has what there is."""
-        check_serving(NAMESRV.name, self._sources.health)
-        return self._sources.watches.cluster.watch(_event_id_before(request), request.client)
+        check_serving(NAMESRV.name, self._health)
+        return self._watches.cluster.watch(_event_id_before(request), request.client)
 
     @get("/v1/topics/{topic}/route-fetches", parts=(_TOPIC,), paged=True, refusals=(400, 404))
     def route_fetches(self, request: ViewRequest) -> shapes.RouteFetchListing:
         """Who fetched the route of a topic since it is watched (request 20105), and whether it was the present one."""
-        topic, now_ms = request.path["topic"], self._sources.clock.now_ms()
-        watched = self._sources.state.route_fetches.get(topic)
+        topic, now_ms = request.path["topic"], self._clock.now_ms()
+        watched = self._state.route_fetches.get(topic)
         if watched is None or watched.ends_ms < now_ms:
             raise NotFound(
                 f"Nobody watches the route fetches of {topic}; request 20105 (WATCH_ROUTE_FETCHES) begins it."
@@ -228,7 +223,7 @@ class NameServerViews:
             watch_id=watched.watch_id,
             watched_since_unix_ms=watched.since_unix_ms,
             ends_in_ms=watched.ends_ms - now_ms,
-            present=version_after(watched.present, self._route_of(topic), self._sources.clock.unix_ms()),
+            present=version_after(watched.present, self._route_of(topic), self._clock.unix_ms()),
             is_complete=watched.is_complete,
             items=[watched.fetch(key[2], now_ms) for key in page.keys],
         )
@@ -236,7 +231,7 @@ class NameServerViews:
     @get("/v1/role-addresses", refusals=(400,))
     def role_addresses(self) -> shapes.RoleAddressListing:
         """Rules of role addresses in force (roleAddressFile), their digest, and what is wrong with the newest file."""
-        found = self._sources.state.role_addresses
+        found = self._state.role_addresses
         return shapes.RoleAddressListing(
             digest=found.rules.digest if found.source else None,
             source=found.source or None,
@@ -247,7 +242,7 @@ class NameServerViews:
     @get("/v1/kv", paged=True, refusals=(400,))
     def kv_namespaces(self, request: ViewRequest) -> shapes.KvNamespaceListing:
         """KV namespaces."""
-        table = self._sources.settings.kv.table
+        table = self._settings.kv.table
         page = requested_page(sorted(table), request, str)
         items = [shapes.ListedKvNamespace(namespace=name, entries=len(table[name])) for name in page.keys]
         return shapes.KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
@@ -258,7 +253,7 @@ class NameServerViews:
     async def kv_entries(self, request: ViewRequest) -> shapes.KvListing:
         """Entries of a KV namespace."""
         namespace = request.path["namespace"]
-        entries = self._sources.settings.kv.namespace(namespace)
+        entries = self._settings.kv.namespace(namespace)
         if entries is None:
             raise NotFound(f"There is no KV namespace {namespace}.")
         entries = dict(entries)
@@ -273,13 +268,13 @@ class NameServerViews:
         return shapes.KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def _route_of(self, topic: str) -> TopicRouteData | None:
-        return plain_route(self._sources.state, self._sources.settings, topic)
+        return plain_route(self._state, self._settings, topic)
 
     def _listed_broker(self, broker_set: RegisteredSet, broker_id: int) -> shapes.ListedBroker:
         member = broker_set.members[broker_id]
         row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
         assert row is not None, "every member has a live row"
-        lost = self._sources.state.lost_topics.of(broker_set.broker_name)
+        lost = self._state.lost_topics.of(broker_set.broker_name)
         return shapes.ListedBroker(
             cluster=member.cluster,
             broker_name=broker_set.broker_name,
@@ -289,7 +284,7 @@ class NameServerViews:
             zone_name=broker_set.zone_name,
             address=member.address,
             ha_server_address=row.ha_server_addr,
-            last_heartbeat_age_ms=self._sources.clock.now_ms() - row.last_heartbeat_ms,
+            last_heartbeat_age_ms=self._clock.now_ms() - row.last_heartbeat_ms,
             heartbeat_timeout_ms=row.timeout_ms,
             version=release_of(row.version),
             data_version=row.data_version,
@@ -301,8 +296,10 @@ class NameServerViews:
 class LookupViews:
     """What Java clients look up."""
 
-    def __init__(self, sources: NameServerViewSources) -> None:
-        self._sources = sources
+    def __init__(self, config: Callable[[], NameServerConfig], health: Health, served_at: tuple[str, int]) -> None:
+        self._config = config
+        self._health = health
+        self._served_at = served_at
 
     @get("/rocketmq/nsaddr", content_type=TEXT_TYPE, parameters=None, refusals=(400, 503), is_lookup=True)
     def nsaddr(self, request: ViewRequest) -> str:
@@ -312,11 +309,10 @@ class LookupViews:
         it has after an error as well as after a blank answer, but a load balancer turns to another member only after
         an error. The error needs a body, without one that client fails with a NullPointerException.
         """
-        check_serving(NAMESRV.name, self._sources.health)
-        config = self._sources.settings.config
-        if config.namesrv_addr_list:
-            return config.namesrv_addr_list
-        bound, port = self._sources.served_at
+        check_serving(NAMESRV.name, self._health)
+        if addresses := self._config().namesrv_addr_list:
+            return addresses
+        bound, port = self._served_at
         host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
         return host_and_port(host, port)
 

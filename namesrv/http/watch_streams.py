@@ -8,7 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from namesrv.core.change_log import (
     Change,
@@ -20,6 +20,9 @@ from namesrv.core.change_log import (
     WatchGap,
     WatchKind,
 )
+from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
+from namesrv.observability.event_log import NameServerEventLog
+from namesrv.observability.log_events import WATCHER_REFUSED, WATCHER_STALLED
 from namesrv.settings.config import NameServerConfig
 from remoting.clock import Clock
 from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, StreamPlaces, event_text
@@ -33,36 +36,24 @@ WAKES_PER_TURN: Final = 32
 RETRY_MS: Final = 1000
 FULL_RETRY_S: Final = 10
 
-#: Digits of the number in an id.
 _DIGITS_MAX: Final = 18
 _BOOT_ID_CHARS_MAX: Final = 32
-
-
-class WatcherObserver(Protocol):
-    """Logs what operators should know of watchers."""
-
-    def watcher_refused(self, kind: WatchKind, client: str, watchers_max: int) -> None:
-        """Report a watcher beyond the limit, of a host that has as many as any other."""
-
-    def watcher_stalled(self, kind: WatchKind, client: str, keys: tuple[str, ...]) -> None:
-        """Report a watcher whose connection was closed because it read nothing."""
 
 
 class WatchStreams(ABC):
     """The log of what is watched, and its open watchers; what is watched, its children say."""
 
-    #: What is watched.
     kind: ClassVar[WatchKind]
 
     def __init__(
-        self, boot_id: str, config: NameServerConfig, places: StreamPlaces, clock: Clock, observer: WatcherObserver
+        self, boot_id: str, config: NameServerConfig, places: StreamPlaces, clock: Clock, event_log: NameServerEventLog
     ) -> None:
         self._boot_id = boot_id
         self.log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
         self.counts = WatchCounts()
         self._places = places
         self._clock = clock
-        self._observer = observer
+        self._event_log = event_log
         self._open: dict[WatchCursor, WatchStream] = {}
         self._ready: deque[WatchStream] = deque()
         self._is_closing = False
@@ -82,7 +73,6 @@ class WatchStreams(ABC):
         """Return the event of a gap."""
 
     def id_of(self, number: int) -> str:
-        """Return the id of the change with a number."""
         return f"{self._boot_id}-{number}"
 
     def open(self, keys: tuple[str, ...], after: str, client: str) -> "WatchStream":
@@ -98,7 +88,7 @@ class WatchStreams(ABC):
         if not self._places.take(stream, client):
             self.counts.refused += 1
             places_max = self._places.places_max
-            self._observer.watcher_refused(self.kind, client, places_max)
+            self._event_log.write(WATCHER_REFUSED, watch=self.kind, peer=client, watchers_max=places_max)
             raise Unavailable(f"There are {places_max} watchers, as many as routeWatchersMax allows.", FULL_RETRY_S)
         for key in keys:
             self.log.watch(key, cursor)
@@ -127,16 +117,12 @@ class WatchStreams(ABC):
             self.log.unwatch(key, stream.cursor, now_ms)
         if is_stalled:
             self.counts.stalled += 1
-            self._observer.watcher_stalled(self.kind, stream.client, stream.cursor.keys)
+            topics = [key for key in stream.cursor.keys if key][:SAMPLE_TOPICS_MAX]
+            self._event_log.write(WATCHER_STALLED, watch=self.kind, peer=stream.client, sample_topics=topics)
 
     def notify(self, cursors: Iterable[WatchCursor]) -> None:
         """Note watchers that have something to read; `wake_some` lets them."""
         self._ready.extend(self._open[cursor] for cursor in cursors if cursor in self._open)
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether watchers wait for `wake_some`."""
-        return bool(self._ready)
 
     def wake_some(self) -> None:
         """Let the next watchers read that have something to read."""
@@ -167,14 +153,12 @@ class WatchStream:
         self._writer = writer
 
     def wake(self) -> None:
-        """Read on."""
         if self._is_waiting and not self._is_ending and self._writer is not None and self._writer.is_free:
             self._write_next(self._writer)
         if self.cursor.has_more:
             self._awake.set()
 
     def end(self) -> None:
-        """End in order."""
         self._is_ending = True
         self._awake.set()
 
@@ -203,7 +187,6 @@ class WatchStream:
             self._is_waiting = False
 
     def close(self, *, is_stalled: bool) -> None:
-        """Give the place back."""
         self._streams.ended(self, is_stalled=is_stalled)
 
     def _write_next(self, writer: DirectWriter) -> None:

@@ -23,7 +23,8 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.routes import broker_data
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult
-from namesrv.http.watch_streams import WatcherObserver, WatchStream, WatchStreams
+from namesrv.http.watch_streams import WatchStream, WatchStreams
+from namesrv.observability.event_log import NameServerEventLog
 from namesrv.refusals import NameTooLong
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
@@ -37,7 +38,6 @@ from serving.shapes.namesrv import ClusterWatchEvent, ClusterWatchGap, ClusterWa
 
 #: Bytes of routes that are encoded and compared in one turn of the event loop, about 1 ms of work.
 TURN_BYTES: Final = 64 * 1024
-#: Topics that are, at most.
 TURN_TOPICS: Final = 50
 
 _DIGEST_BYTES: Final = 16
@@ -66,8 +66,6 @@ def plain_route_text(state: RouteState, settings: DurableSettings, topic: str) -
 
 
 class RouteWatch(WatchStreams):
-    """Who watches which routes."""
-
     kind = "routes"
 
     def __init__(
@@ -77,19 +75,14 @@ class RouteWatch(WatchStreams):
         settings: DurableSettings,
         places: StreamPlaces,
         clock: Clock,
-        observer: WatcherObserver,
+        event_log: NameServerEventLog,
     ) -> None:
-        super().__init__(boot_id, settings.config, places, clock, observer)
+        super().__init__(boot_id, settings.config, places, clock, event_log)
         self._state = state
         self._settings = settings
         self._topics_max = settings.config.route_watch_topics_max
         #: Followed topics whose routes may have changed.
         self._dropped: dict[str, None] = {}
-
-    @property
-    def followed(self) -> int:
-        """How many topics are followed: those that are watched, or were until a moment ago."""
-        return len(self.log.keys)
 
     # What changes
 
@@ -105,7 +98,7 @@ class RouteWatch(WatchStreams):
             await self._work.wait()
             self._work.clear()
             self.log.end_unwatched(self._clock.now_ms())
-            while self._dropped or self.has_ready:
+            while self._dropped or self._ready:
                 self._publish_some()
                 self.wake_some()
                 await asyncio.sleep(0)
@@ -126,7 +119,7 @@ class RouteWatch(WatchStreams):
             followed.digest = digest
             followed.changed_unix_ms = self._clock.unix_ms()
             self.notify(self.log.append(topic, lambda number: self._text(topic, state, number)))
-            if self.has_ready:
+            if self._ready:
                 self._work.set()
         return state
 
@@ -157,13 +150,11 @@ class RouteWatch(WatchStreams):
         return state
 
     def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
-        """Return the event with the present route of a topic."""
         followed = self.log.get(key)
         changed_unix_ms = None if followed is None else followed.changed_unix_ms
         return _route_text(key, state, changed_unix_ms, event_id)
 
     def gap_text(self, reason: GapReason, keys: tuple[str, ...]) -> bytes:
-        """Return the event of a gap."""
         return event_text("gap", _encode(WatchGapEvent(reason=reason.value, topics=list(keys))))
 
     def _text(self, topic: str, state: bytes, number: int) -> bytes:
@@ -187,8 +178,6 @@ _ALL: Final = ""
 
 
 class ClusterWatch(WatchStreams):
-    """Who watches the brokers."""
-
     kind = "cluster"
 
     def __init__(
@@ -198,9 +187,9 @@ class ClusterWatch(WatchStreams):
         config: NameServerConfig,
         places: StreamPlaces,
         clock: Clock,
-        observer: WatcherObserver,
+        event_log: NameServerEventLog,
     ) -> None:
-        super().__init__(boot_id, config, places, clock, observer)
+        super().__init__(boot_id, config, places, clock, event_log)
         self._tables = tables
 
     def record(self, events: tuple[Event, ...]) -> None:
@@ -238,7 +227,7 @@ class ClusterWatch(WatchStreams):
             await self._work.wait()
             self._work.clear()
             self.log.end_unwatched(self._clock.now_ms())
-            while self.has_ready:
+            while self._ready:
                 self.wake_some()
                 await asyncio.sleep(0)
 
@@ -256,7 +245,6 @@ class ClusterWatch(WatchStreams):
         return event_text("cluster", _encode(data), event_id)
 
     def gap_text(self, reason: GapReason, _: tuple[str, ...]) -> bytes:
-        """Return the event of a gap."""
         return event_text("gap", _encode(ClusterWatchGap(reason=reason.value)))
 
 
@@ -275,22 +263,24 @@ _BOOT_ID_BYTES: Final = 8
 
 
 class Watches:
-    """All watches of a NameServer."""
-
     def __init__(
-        self, state: RouteState, settings: DurableSettings, watchers_max: int, clock: Clock, observer: WatcherObserver
+        self,
+        state: RouteState,
+        settings: DurableSettings,
+        watchers_max: int,
+        clock: Clock,
+        event_log: NameServerEventLog,
     ) -> None:
         """Follow the routes of `state` from now on; `cluster.record` has to be given the events."""
         # Another one after each start: what happened in between is not known.
         boot_id = token_hex(_BOOT_ID_BYTES)
         places = StreamPlaces(watchers_max)
-        self.routes = RouteWatch(boot_id, state, settings, places, clock, observer)
-        self.cluster = ClusterWatch(boot_id, state.tables, settings.config, places, clock, observer)
+        self.routes = RouteWatch(boot_id, state, settings, places, clock, event_log)
+        self.cluster = ClusterWatch(boot_id, state.tables, settings.config, places, clock, event_log)
         state.route_cache.dropped = self.routes.routes_dropped
 
     @property
     def streams(self) -> tuple[WatchStreams, ...]:
-        """The open watchers of each kind."""
         return self.routes, self.cluster
 
     def close(self) -> None:

@@ -6,19 +6,15 @@ Heartbeats and unchanged registrations are only counted.
 
 from typing import TYPE_CHECKING, Final
 
-from namesrv.core.change_log import WatchKind
-from namesrv.core.role_addresses.checks import AddressMove, CheckChange, CheckState
-from namesrv.core.role_addresses.rules import RoleAddressRules
-from namesrv.core.role_addresses.state import RoleAddressLoop
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
 from namesrv.core.tables.lost_topics import SetLosses
 from namesrv.core.values.effects import (
     BrokerEvent,
+    BrokerHeartbeat,
     BrokerRegistered,
     BrokerRemoved,
     DepartureReason,
     Event,
-    NotifyMinBrokerIdChange,
     RegistrationConflicted,
     RegistrationResult,
     RouteChanges,
@@ -26,49 +22,70 @@ from namesrv.core.values.effects import (
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
-from namesrv.observability import log_events as catalogue
-from namesrv.observability.broker_counters import BrokerCounters
+from namesrv.observability import log_events as lines
+from namesrv.observability import metric_catalogue as metrics
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import InvokeError
 from remoting.server.observer import Peer, Rejection
 from serving.config.stored_config import NotStored
-from serving.config.table_documents import TablesRefused
 from serving.logging.logs import Logs
+from serving.metrics.counters import OTHER
+from serving.metrics.server_counters import ServerCounters
 from serving.process.event_log import ServerEventLog
+from serving.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from namesrv.recording.route_recorder import RouteRecorder
 
+#: A timeout below this is that of a broker with enableSlaveActingMaster, which sends a heartbeat each second (10 s
+#: by default); the others register each 30 s (registerNameServerPeriod) and have 120 s. No request has the period.
+_SHORT_TIMEOUT_MS: Final = 30_000
+_HEARTBEAT_PERIOD_MS: Final = 1_000
+_REGISTRATION_PERIOD_MS: Final = 30_000
+_LATE_PERIODS: Final = 1.5
+
 _REMOVAL_EVENTS: Final = {
-    DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
-    DepartureReason.TIMEOUT: catalogue.BROKER_EXPIRED,
-    DepartureReason.CHANNEL_CLOSED: catalogue.BROKER_DISCONNECTED,
-    DepartureReason.CONFLICT: catalogue.BROKER_EVICTED,
+    DepartureReason.REQUEST: lines.BROKER_UNREGISTERED,
+    DepartureReason.TIMEOUT: lines.BROKER_EXPIRED,
+    DepartureReason.CHANNEL_CLOSED: lines.BROKER_DISCONNECTED,
+    DepartureReason.CONFLICT: lines.BROKER_EVICTED,
 }
+
+
+def is_late(interval_ms: int, heartbeat_timeout_ms: int) -> bool:
+    """Return True if a broker with this timeout sent nothing for more than one and a half of its periods."""
+    period_ms = _HEARTBEAT_PERIOD_MS if heartbeat_timeout_ms < _SHORT_TIMEOUT_MS else _REGISTRATION_PERIOD_MS
+    return interval_ms > _LATE_PERIODS * period_ms
 
 
 class NameServerEventLog(ServerEventLog[NameServerConfig]):
     """Logs, counts and records what happens in a NameServer."""
 
-    _counters: BrokerCounters
-
     def __init__(
-        self, logs: Logs, counters: BrokerCounters, config: NameServerConfig, recorder: "RouteRecorder | None" = None
+        self,
+        logs: Logs,
+        counters: ServerCounters,
+        telemetry: Telemetry,
+        config: NameServerConfig,
+        recorder: "RouteRecorder | None" = None,
     ) -> None:
         """Keep `config` to log later what changed of it; without a recorder there is no history."""
         super().__init__(NAMESRV, logs, counters, config)
-        self._recorder = recorder
+        self.counts = telemetry.counters
+        self._timers = telemetry.timers
+        self._changed_topics = telemetry.timers[metrics.REGISTRATION_TOPICS].histograms()[()]
+        self._body_bytes = telemetry.timers[metrics.REGISTRATION_BYTES].histograms()[()]
+        self.recorder = recorder
 
     # Events of the state
 
     def record(self, events: tuple[Event, ...]) -> None:
         """Log and count the events of one request, scan or lost connection."""
-        if self._recorder is not None:
-            self._recorder.record(events)
+        if self.recorder is not None:
+            self.recorder.record(events)
         for event in events:
-            self._counters.count(event)
+            self._count(event)
         if registered := [event for event in events if isinstance(event, BrokerRegistered)]:
             removed = [event for event in events if isinstance(event, BrokerRemoved)]
             self._log_registration(registered[0], removed[0] if removed else None)
@@ -78,196 +95,177 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             for event in events:
                 self._log_event(event)
 
-    def _log_event(self, event: Event) -> None:
-        match event:
-            case BrokerRemoved():
-                self._log_removal(event)
-            case RegistrationConflicted():
-                self._log_conflict(event)
-            case StaleRegistration():
-                self._logs.write(catalogue.REGISTRATION_IGNORED, **_who(event))
-            case StaleUnregistration():
-                who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
-                self._logs.write(catalogue.UNREGISTRATION_IGNORED, **who)
-
     def topics_not_copied(self, broker_name: str, losses: SetLosses) -> None:
-        """Log what a new master of a set lacks."""
-        self._logs.write(
-            catalogue.TOPICS_NOT_COPIED,
-            broker=broker_name,
-            topics=len(losses.topics),
-            sample_topics=losses.names[:SAMPLE_TOPICS_MAX],
-        )
-
-    def notification_sent(self, effect: NotifyMinBrokerIdChange, reached: int) -> None:
-        """Log how many members of a set were notified; the failures are logged already."""
-        self._counters.notifications.add(("sent",), reached)
-        self._logs.write(
-            catalogue.MIN_BROKER_ID_NOTIFIED,
-            broker=effect.broker_name,
-            broker_id=effect.min_broker_id,
-            addr=effect.min_broker_addr,
-            offline_addr=effect.offline_broker_addr,
-            ha_addr=effect.ha_broker_addr,
-            recipients=effect.recipients,
-            reached=reached,
-        )
-
-    def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
-        """Log and count a member that could not be notified."""
-        self._counters.notifications.add(("failed",))
-        self._logs.write(
-            catalogue.MIN_BROKER_ID_NOTIFICATION_FAILED,
-            broker=effect.broker_name,
-            broker_id=effect.min_broker_id,
-            addr=address,
-            error=str(error),
-        )
+        names = losses.names[:SAMPLE_TOPICS_MAX]
+        self.write(lines.TOPICS_NOT_COPIED, broker=broker_name, topics=len(losses.topics), sample_topics=names)
 
     # What operators changed
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
-        """Audit a KV entry that was put or deleted."""
-        self._counters.kv_changes.add(("stored",))
-        if self._recorder is not None:
-            self._recorder.kv_changed(namespace, key, after)
-        self.audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
-
-    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
-        """Audit and record new values of properties."""
-        super().config_changed(changed, unknown, config)
-        if self._recorder is not None:
-            self._recorder.configured(config)
+        self.counts[metrics.KV_CHANGES].add(("stored",))
+        if self.recorder is not None:
+            self.recorder.kv_changed(namespace, key, after)
+        self.write(lines.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
 
     def kv_not_stored(self, error: NotStored) -> None:
-        """Audit a KV change that could not be written to disk."""
-        self._counters.kv_changes.add(("failed",))
-        self.audit(catalogue.KV_STORE_FAILED, error=str(error))
+        self.counts[metrics.KV_CHANGES].add(("failed",))
+        self.write(lines.KV_STORE_FAILED, error=str(error))
 
-    def role_addresses_loaded(self, source: str, rules: RoleAddressRules) -> None:
-        """Audit rules that are in force from now on."""
-        self.audit(catalogue.ROLE_ADDRESSES_LOADED, source=source, rules=len(rules.rules), digest=rules.digest)
-
-    def role_addresses_refused(self, source: str, refusal: TablesRefused) -> None:
-        """Audit a file with mistakes."""
-        self.audit(catalogue.ROLE_ADDRESSES_REFUSED, source=source, problems=[str(each) for each in refusal.mistakes])
-
-    def role_address_ignored(self, loop: RoleAddressLoop) -> None:
-        """Log a rule that is not applied."""
-        keys = {"broker": loop.broker_name, "addr": loop.address, "owner": loop.owner, "line": loop.line}
-        self._logs.write(catalogue.ROLE_ADDRESS_IGNORED, **keys)
-
-    def role_address_checked(self, change: CheckChange) -> None:
-        """Log whether clients get an address, or that it leads nowhere."""
-        check, (broker, broker_id, address) = change.check, change.check.use
-        keys: dict[str, object] = {"broker": broker, "broker_id": broker_id, "addr": address}
-        match check.state:
-            case CheckState.REFUSED:
-                self._logs.write(catalogue.ROLE_ADDRESS_NOT_APPLIED, **keys, error=check.problem)
-            case CheckState.FAILING:
-                self._logs.write(catalogue.ROLE_ADDRESS_FAILING, **keys, error=check.problem)
-            case _ if change.before is CheckState.FAILING:
-                self._logs.write(catalogue.ROLE_ADDRESS_RECOVERED, **keys)
-            case _:
-                self._logs.write(catalogue.ROLE_ADDRESS_APPLIED, **keys)
-
-    def role_address_moved(self, move: AddressMove) -> None:
-        """Record that an address leads to its broker; log it if it led to another one before."""
-        if self._recorder is not None:
-            self._recorder.role_address_moved(move)
-        if move.former is not None:
-            broker, broker_id, address = move.use
-            keys = {"broker": broker, "broker_id": broker_id, "addr": address}
-            self._logs.write(catalogue.ROLE_ADDRESS_MOVED, **keys, leads_to=move.target, former_addr=move.former)
-
-    def role_address_store_failed(self, error: str) -> None:
-        """Log that the addresses that clients get are not in their file."""
-        self._logs.write(catalogue.ROLE_ADDRESS_STORE_FAILED, error=error)
-
-    def away_set_store_failed(self, error: str) -> None:
-        """Log that the broker sets are not in their file."""
-        self._logs.write(catalogue.BROKER_SET_STORE_FAILED, error=error)
-
-    # Watchers
-
-    def watcher_refused(self, kind: WatchKind, client: str, watchers_max: int) -> None:
-        """Log a watcher beyond the limit."""
-        self._logs.write(catalogue.WATCHER_REFUSED, watch=kind, peer=client, watchers_max=watchers_max)
-
-    def watcher_stalled(self, kind: WatchKind, client: str, keys: tuple[str, ...]) -> None:
-        """Log a watcher whose connection was closed because it read nothing."""
-        topics = [key for key in keys if key][:SAMPLE_TOPICS_MAX]
-        self._logs.write(catalogue.WATCHER_STALLED, watch=kind, peer=client, sample_topics=topics)
+    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
+        super().config_changed(changed, unknown, config)
+        if self.recorder is not None:
+            self.recorder.configured(config)
 
     # Requests
 
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
         """Log a request that was refused; count it if it is a registration."""
         if request.code == RequestCode.REGISTER_BROKER and reason is not Rejection.DRAINING:
-            self._counters.registration_rejected((request.ext_fields or {}).get("clusterName", ""))
+            self._count_rejected((request.ext_fields or {}).get("clusterName", ""))
         super().request_rejected(connection, request, reason, error)
+
+    # Counts
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case BrokerHeartbeat():
+                self._count_heartbeat(event)
+            case BrokerRegistered():
+                self._count_registration(event)
+            case RegistrationConflicted():
+                self.counts[metrics.REGISTRATIONS].add((event.cluster, RegistrationResult.CONFLICT.value))
+            case StaleRegistration():
+                self._count_rejected(event.cluster)
+            case BrokerRemoved():
+                self._count_removal(event)
+            case TopicsChangedByAdmin():
+                self._count_changes(event.cluster, event.changes)
+
+    def _count_rejected(self, cluster: str) -> None:
+        """Count a registration that was refused or ignored, so it changed nothing."""
+        labels = (cluster, RegistrationResult.REJECTED.value)
+        registrations = self.counts[metrics.REGISTRATIONS]
+        # A refused request may name any cluster; it must not take the place of an existing one.
+        registrations.add(labels if labels in registrations.counts() else (OTHER, *labels[1:]))
+
+    def _count_heartbeat(self, event: BrokerHeartbeat) -> None:
+        self.counts[metrics.HEARTBEATS].add((event.cluster, event.kind.value))
+        late = 0
+        if event.interval_ms is not None:
+            self._timers[metrics.HEARTBEAT_INTERVAL].observe((event.cluster,), event.interval_ms / 1000)
+            late = int(is_late(event.interval_ms, event.heartbeat_timeout_ms))
+        if late or event.interval_ms is None:
+            # The first heartbeat creates the series, at 0.
+            self.counts[metrics.HEARTBEATS_LATE].add((event.cluster, event.broker_name), late)
+
+    def _count_registration(self, event: BrokerRegistered) -> None:
+        self.counts[metrics.REGISTRATIONS].add((event.cluster, event.result.value))
+        changes = event.changes
+        # A topic whose queues and permission changed is one topic.
+        self._changed_topics.observe(changes.topics_added + changes.topics_removed + max(changes.queues, changes.perm))
+        self._body_bytes.observe(event.body_bytes)
+        self._count_changes(event.cluster, changes)
+        if event.result is RegistrationResult.FIRST:
+            self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "broker_added"))
+            self.counts[metrics.UNREGISTRATIONS].add((event.cluster, DepartureReason.REQUEST.value), 0)
+        if event.master_changed:
+            self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "master"))
+
+    def _count_removal(self, event: BrokerRemoved) -> None:
+        reason = event.reason.value
+        self.counts[metrics.UNREGISTRATIONS].add((event.cluster, reason))
+        if event.reason in (DepartureReason.TIMEOUT, DepartureReason.CHANNEL_CLOSED):
+            self._timers[metrics.DETECTION_DELAY].observe((reason,), event.silent_ms / 1000)
+        self._count_changes(event.cluster, event.changes)
+        self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "broker_removed"))
+        # The registration that superseded a master has counted the change of master.
+        if event.was_master and event.reason is not DepartureReason.SUPERSEDED:
+            self.counts[metrics.ROUTE_CHANGES].add((event.cluster, "master"))
+        if event.set_removed:
+            self.counts[metrics.HEARTBEATS_LATE].remove((event.cluster, event.broker_name))
+
+    def _count_changes(self, cluster: str, changes: RouteChanges) -> None:
+        if not changes:
+            return
+        counted = (changes.topics_added, changes.topics_removed, changes.queues, changes.perm)
+        for kind, amount in zip(metrics.ROUTE_CHANGE_KINDS, counted, strict=False):
+            if amount:
+                self.counts[metrics.ROUTE_CHANGES].add((cluster, kind), amount)
 
     # Lines
 
+    def _log_event(self, event: Event) -> None:
+        match event:
+            case BrokerRemoved():
+                self.write(
+                    _REMOVAL_EVENTS[event.reason],
+                    **_who(event),
+                    reason=event.reason.value,
+                    silent_ms=event.silent_ms,
+                    heartbeat_timeout_ms=event.heartbeat_timeout_ms,
+                    was_master=event.was_master,
+                    set_removed=event.set_removed,
+                    **_changes(event.changes),
+                )
+            case RegistrationConflicted():
+                self.write(
+                    lines.REGISTRATION_CONFLICTED,
+                    **_who(event),
+                    state_version=event.state_version,
+                    holder_addr=event.holder_address,
+                    holder_state_version=event.holder_state_version,
+                )
+            case StaleRegistration():
+                self.write(lines.REGISTRATION_IGNORED, **_who(event))
+            case StaleUnregistration():
+                who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
+                self.write(lines.UNREGISTRATION_IGNORED, **who)
+
     def _log_registration(self, event: BrokerRegistered, superseded: BrokerRemoved | None) -> None:
-        keys = {**_who(event), "topics": event.topics, "data_version": _version(event)}
+        if event.result is RegistrationResult.UNCHANGED and not (superseded or event.changes or event.master_changed):
+            return
+        version = event.data_version
+        counted = {"counter": version.counter, "state_version": version.state_version, "timestamp": version.timestamp}
+        keys = {**_who(event), "topics": event.topics, "data_version": counted}
         if superseded:
             former = {"former_addr": superseded.address, "silent_ms": superseded.silent_ms}
-            self._logs.write(catalogue.BROKER_SUPERSEDED, **keys, **former, **_changes(event.changes))
+            self.write(lines.BROKER_SUPERSEDED, **keys, **former, **_changes(event.changes))
             return
         keys["ignored_topics"] = event.ignored_topics
         if event.result is RegistrationResult.FIRST:
             keys["heartbeat_timeout_ms"] = event.heartbeat_timeout_ms
             keys["set_added"] = event.set_added
             keys["master_changed"] = event.master_changed
-            self._logs.write(catalogue.BROKER_REGISTERED, **keys, **_changes(event.changes))
+            self.write(lines.BROKER_REGISTERED, **keys, **_changes(event.changes))
         elif event.changes or event.master_changed:
             keys["master_changed"] = event.master_changed
-            self._logs.write(catalogue.BROKER_TOPICS_CHANGED, **keys, **_changes(event.changes))
-        elif event.ignored_topics and event.result is RegistrationResult.CHANGED:
-            self._logs.write(catalogue.BROKER_TOPICS_IGNORED, **keys)
-
-    def _log_conflict(self, event: RegistrationConflicted) -> None:
-        self._logs.write(
-            catalogue.REGISTRATION_CONFLICTED,
-            **_who(event),
-            state_version=event.state_version,
-            holder_addr=event.holder_address,
-            holder_state_version=event.holder_state_version,
-        )
-
-    def _log_removal(self, event: BrokerRemoved) -> None:
-        self._logs.write(
-            _REMOVAL_EVENTS[event.reason],
-            **_who(event),
-            reason=event.reason.value,
-            silent_ms=event.silent_ms,
-            heartbeat_timeout_ms=event.heartbeat_timeout_ms,
-            was_master=event.was_master,
-            set_removed=event.set_removed,
-            **_changes(event.changes),
-        )
+            self.write(lines.BROKER_TOPICS_CHANGED, **keys, **_changes(event.changes))
+        elif event.ignored_topics:
+            self.write(lines.BROKER_TOPICS_IGNORED, **keys)
 
     def _audit_route_changes(self, events: list[TopicsChangedByAdmin]) -> None:
         """Audit what one request did to all broker sets, as one line."""
-        self.audit(
-            catalogue.TOPICS_CHANGED,
+        parts = [event.changes for event in events]
+        summed = RouteChanges(
+            topics_added=sum(part.topics_added for part in parts),
+            topics_removed=sum(part.topics_removed for part in parts),
+            queues=sum(part.queues for part in parts),
+            perm=sum(part.perm for part in parts),
+            sample=tuple(dict.fromkeys(topic for part in parts for topic in part.sample))[:SAMPLE_TOPICS_MAX],
+        )
+        self.write(
+            lines.TOPICS_CHANGED,
             command=events[0].request,
             target=events[0].target,
             clusters=sorted({event.cluster for event in events})[:SAMPLE_TOPICS_MAX],
             brokers=len(events),
-            **_changes(_summed([event.changes for event in events])),
+            **_changes(summed),
         )
 
 
 def _who(event: BrokerEvent) -> dict[str, object]:
     broker = {"broker": event.broker_name, "broker_id": event.broker_id}
     return {"cluster": event.cluster, **broker, "addr": event.address}
-
-
-def _version(event: BrokerRegistered) -> dict[str, int]:
-    version = event.data_version
-    return {"counter": version.counter, "state_version": version.state_version, "timestamp": version.timestamp}
 
 
 def _changes(changes: RouteChanges) -> dict[str, object]:
@@ -280,13 +278,3 @@ def _changes(changes: RouteChanges) -> dict[str, object]:
         "perms_changed": changes.perm,
         "sample_topics": changes.sample,
     }
-
-
-def _summed(parts: list[RouteChanges]) -> RouteChanges:
-    return RouteChanges(
-        topics_added=sum(each.topics_added for each in parts),
-        topics_removed=sum(each.topics_removed for each in parts),
-        queues=sum(each.queues for each in parts),
-        perm=sum(each.perm for each in parts),
-        sample=tuple(dict.fromkeys(topic for each in parts for topic in each.sample))[:SAMPLE_TOPICS_MAX],
-    )

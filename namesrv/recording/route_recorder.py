@@ -5,12 +5,11 @@ changes are missing: it is where the reading of a route begins.
 """
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.rows import BrokerRef, Moment, Record
 from history.schemas import ROLE_ADDRESS
 from namesrv.core.role_addresses.checks import AddressMove
 from namesrv.core.role_addresses.rules import RoleAddressRule
@@ -25,26 +24,17 @@ from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 from remoting.protocol.shapes.route import MASTER_ID
 
 
-class RoleAddressEvent(NamedTuple):
-    """Something happened to the role address of a master; see the event types of ROLE_ADDRESS."""
-
-    event_type: Literal["given", "leads", "withdrawn"]
-    broker: BrokerRef
-    role_address: str
-    is_checked: bool
-    former_addr: str | None = None
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
-        yield maker.row(
-            ROLE_ADDRESS,
-            self.event_type,
-            moment,
-            self.broker,
-            role_address=self.role_address,
-            is_checked=self.is_checked,
-            former_addr=self.former_addr,
-        )
+def role_address_event(
+    event_type: Literal["given", "leads"],
+    broker: BrokerRef,
+    address: str,
+    former: str | None = None,
+    *,
+    is_checked: bool,
+) -> Record:
+    """Return what happened to the role address of a master; see the event types of ROLE_ADDRESS."""
+    columns = {"role_address": address, "is_checked": is_checked, "former_addr": former}
+    return Record(ROLE_ADDRESS, event_type, broker, columns)
 
 
 class GivenRoleAddresses:
@@ -53,41 +43,39 @@ class GivenRoleAddresses:
     def __init__(self, state: RouteState) -> None:
         self._state = state
         #: By set and address.
-        self._given: dict[tuple[str, str], RoleAddressEvent] = {}
+        self._given: dict[tuple[str, str], Record] = {}
 
-    def changes(self) -> list[RoleAddressEvent]:
+    def changes(self) -> list[Record]:
         """Return what clients get since the last call, and what they do not any more.
 
         Of a set without brokers nothing new is returned: there is no route in which clients could get it.
         """
         now = {(rule.set_name, str(rule.master)): rule for rule in self._state.role_addresses.given_of_masters()}
         withdrawn = [self._given.pop(key) for key in sorted(self._given.keys() - now.keys())]
-        new: list[RoleAddressEvent] = []
+        new: list[Record] = []
         for key in sorted(now.keys() - self._given.keys()):
             if (event := self._given_event(now[key])) is not None:
                 self._given[key] = event
                 new.append(event)
         return [*(event._replace(event_type="withdrawn") for event in withdrawn), *new]
 
-    def all(self) -> list[RoleAddressEvent]:
-        """Return what is recorded as given."""
+    def all(self) -> list[Record]:
         return list(self._given.values())
 
-    def moved(self, move: AddressMove) -> RoleAddressEvent | None:
+    def moved(self, move: AddressMove) -> Record | None:
         """Return that an address led to a master; None for that of a slave, and where the set has left meanwhile."""
-        name, broker_id, address = move.use
-        broker_set = self._state.tables.brokers.get(name)
-        if broker_id != MASTER_ID or broker_set is None:
+        use, broker_set = move.use, self._state.tables.brokers.get(move.use.set_name)
+        if use.broker_id != MASTER_ID or broker_set is None:
             return None
-        broker = BrokerRef(broker_set.cluster, name, MASTER_ID, move.target)
-        return RoleAddressEvent("leads", broker, address, is_checked=True, former_addr=move.former)
+        broker = BrokerRef(broker_set.cluster, use.set_name, MASTER_ID, move.target)
+        return role_address_event("leads", broker, use.address, move.former, is_checked=True)
 
-    def _given_event(self, rule: RoleAddressRule) -> RoleAddressEvent | None:
+    def _given_event(self, rule: RoleAddressRule) -> Record | None:
         broker_set = self._state.tables.brokers.get(rule.set_name)
         if broker_set is None:
             return None
         broker = BrokerRef(broker_set.cluster, rule.set_name, MASTER_ID)
-        return RoleAddressEvent("given", broker, str(rule.master), rule.is_verified)
+        return role_address_event("given", broker, str(rule.master), is_checked=rule.is_verified)
 
 
 _HOUR_MS: Final = 3_600_000
@@ -101,8 +89,6 @@ _LOOK_S: Final = 1.0
 
 
 class RouteRecorder:
-    """What is recorded of brokers, routes and role addresses."""
-
     def __init__(self, recorder: Recorder, state: RouteState, config: NameServerConfig, kv: KvConfig) -> None:
         self._recorder = recorder
         self._state = state
@@ -138,17 +124,15 @@ class RouteRecorder:
                 self._record_heartbeat(event)
 
     def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
-        """Record another order configuration."""
         if namespace == ORDER_TOPIC_CONFIG:
             self._changed = True
             if value is None:
                 self._order_topics.pop(key, None)
             else:
                 self._order_topics[key] = value
-            self._recorder.enqueue(rows.OrderConfiguration("topic_changed", key, value))
+            self._recorder.enqueue(rows.order_configuration("topic_changed", key, value))
 
     def configured(self, config: NameServerConfig) -> None:
-        """Record the properties that routes depend on."""
         self._config = config
         properties = rows.RouteProperties(
             support_acting_master=config.support_acting_master,
@@ -159,7 +143,6 @@ class RouteRecorder:
         self._recorder.enqueue(rows.configured(properties))
 
     def role_address_moved(self, move: AddressMove) -> None:
-        """Record that a role address leads to another master."""
         if (event := self._role_addresses.moved(move)) is not None:
             self._recorder.enqueue(event)
 
@@ -200,7 +183,7 @@ class RouteRecorder:
     def _record_settings(self) -> None:
         self.configured(self._config)
         for topic, value in self._order_topics.items():
-            self._recorder.enqueue(rows.OrderConfiguration("snapshot", topic, value))
+            self._recorder.enqueue(rows.order_configuration("snapshot", topic, value))
         for given in self._role_addresses.all():
             self._recorder.enqueue(given)
 

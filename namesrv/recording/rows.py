@@ -6,11 +6,11 @@ over by the event loop and become rows in the recorder's thread; nobody changes 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeGuard
 
 import msgspec
 
-from history.rows import BrokerRef, HistoryRow, Moment, Record, RowMaker
+from history.rows import NO_BROKER, BrokerRef, HistoryRow, Moment, Record, RowMaker
 from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_CHANGE_ROWS_MAX, ROUTE_SNAPSHOT
 from history.server_rows import lifecycle
 from namesrv.core.tables.broker_table import RegisteredSet
@@ -60,7 +60,6 @@ class SnapshotSets(NamedTuple):
     filters: Sequence[tuple[str, str, tuple[str, ...]]]
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield a row for each."""
         for broker_set in self.broker_sets:
             broker = BrokerRef(broker_set.cluster, broker_set.broker_name)
             yield maker.row(
@@ -104,27 +103,19 @@ class MappingsSnapshot(NamedTuple):
     mappings: Mapping[str, Mapping[str, TopicQueueMappingInfo]]
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield a row for each set of each topic."""
         for topic, by_broker in self.mappings.items():
             for name, mapping in by_broker.items():
                 broker = BrokerRef(broker_name=name)
                 yield maker.row(ROUTE_CHANGE, "snapshot", moment, broker, topic=topic, **mapping_columns(mapping))
 
 
-class SnapshotFinished(NamedTuple):
-    """A snapshot is whole."""
-
-    snapshot_id: str
-    #: How many rows hold its topics: who finds fewer knows that some were lost.
-    topic_rows: int
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
-        count = self.topic_rows
-        yield maker.row(ROUTE_SNAPSHOT, "finished", moment, snapshot_id=self.snapshot_id, scope="all", rows=count)
+def finished(snapshot_id: str, topic_rows: int) -> Record:
+    """Return that a snapshot is whole; who finds fewer rows of topics knows that some were lost."""
+    columns = {"snapshot_id": snapshot_id, "scope": "all", "rows": topic_rows}
+    return Record(ROUTE_SNAPSHOT, "finished", NO_BROKER, columns)
 
 
-Piece = SnapshotSets | SnapshotTopics | MappingsSnapshot | SnapshotFinished
+Piece = SnapshotSets | SnapshotTopics | MappingsSnapshot | Record
 
 
 def snapshot(tables: RouteTables, snapshot_id: str, changes: Callable[[], int]) -> Iterator[Piece | None]:
@@ -149,19 +140,16 @@ def snapshot(tables: RouteTables, snapshot_id: str, changes: Callable[[], int]) 
         topic_rows += piece.row_count
         yield piece
         yield MappingsSnapshot(reading.mappings)
-    yield SnapshotFinished(snapshot_id, topic_rows)
+    yield finished(snapshot_id, topic_rows)
 
 
 class _Reading:
-    """What was read of some topics."""
-
     def __init__(self, tables: RouteTables) -> None:
         self._tables = tables
         self.groups: dict[tuple[BrokerSetRun, ...], list[str]] = {}
         self.mappings: dict[str, Mapping[str, TopicQueueMappingInfo]] = {}
 
     def read(self, topics: Iterable[str]) -> None:
-        """Read some more."""
         for topic in topics:
             if queues := self._tables.topics.of_topic(topic):
                 self.groups.setdefault(_runs(queues), []).append(topic)
@@ -193,12 +181,10 @@ def _runs(queues: Mapping[str, QueueData]) -> tuple[BrokerSetRun, ...]:
 
 
 def settings_of(data: QueueData) -> QueueSettings:
-    """Return what a topic is on a broker set."""
     return QueueSettings(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
 
 
 def member_columns(broker_set: RegisteredSet) -> dict[str, object]:
-    """Return the columns that show a set with its members."""
     members = broker_set.members
     return {
         "set_ids": tuple(members),
@@ -211,7 +197,6 @@ def member_columns(broker_set: RegisteredSet) -> dict[str, object]:
 
 
 def mapping_columns(mapping: TopicQueueMappingInfo) -> dict[str, object]:
-    """Return the columns that show the mapping of a static topic."""
     return {"kind": "mapping", "detail": msgspec.json.encode(mapping).decode()}
 
 
@@ -236,10 +221,13 @@ class RouteProperties(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     wait_seconds_for_service: int | None = None
 
 
+RecordedEvent = BrokerRegistered | BrokerRemoved | RegistrationConflicted | TopicsChangedByAdmin
+
+
 class SetsChanged(NamedTuple):
     """Something happened to brokers or routes."""
 
-    events: tuple[Event, ...]
+    events: Sequence[RecordedEvent]
     changes: Sequence[AppliedChange]
 
     @property
@@ -253,13 +241,13 @@ class SetsChanged(NamedTuple):
         unrecorded = {each.change.broker_set.broker_name: each for each in self.changes}
         causes: dict[str, str] = {}
         for event in self.events:
-            name, row = _state_row(maker, moment, event, unrecorded)
-            if row is not None:
-                # Who is turned away may have to leave the set as well: the row of that has the state of the set.
-                if not isinstance(event, RegistrationConflicted):
-                    unrecorded.pop(name, None)
-                causes.setdefault(name, str(row.columns["event_id"]))
-                yield row
+            name = event.broker_name
+            row = _state_row(maker, moment, event, unrecorded.get(name))
+            # Who is turned away may have to leave the set as well: the row of that has the state of the set.
+            if not isinstance(event, RegistrationConflicted):
+                unrecorded.pop(name, None)
+            causes.setdefault(name, str(row.columns["event_id"]))
+            yield row
         for name, change in unrecorded.items():
             if change.before != change.change.broker_set:
                 yield maker.row(BROKER_STATE, "changed", moment, BrokerRef(broker_name=name), **_set_columns(change))
@@ -267,7 +255,7 @@ class SetsChanged(NamedTuple):
             yield from _route_rows(maker, moment, change, causes.get(change.change.broker_set.broker_name))
 
 
-def is_recorded(event: Event) -> bool:
+def is_recorded(event: Event) -> TypeGuard[RecordedEvent]:
     """Return whether an event gets a row; most registrations change nothing, and must not take the room of others."""
     match event:
         case BrokerRegistered():
@@ -279,16 +267,9 @@ def is_recorded(event: Event) -> bool:
     return isinstance(event, RegistrationConflicted)
 
 
-class OrderConfiguration(NamedTuple):
-    """The order configuration of a topic: changed, or as it is in a snapshot."""
-
-    event_type: Literal["topic_changed", "snapshot"]
-    topic: str
-    value: str | None
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
-        yield maker.row(ROUTE_CHANGE, self.event_type, moment, topic=self.topic, kind="order", detail=self.value)
+def order_configuration(event_type: Literal["topic_changed", "snapshot"], topic: str, value: str | None) -> Record:
+    """Return the order configuration of a topic: changed, or as it is in a snapshot."""
+    return Record(ROUTE_CHANGE, event_type, NO_BROKER, {"topic": topic, "kind": "order", "detail": value})
 
 
 def configured(properties: RouteProperties) -> Record:
@@ -299,26 +280,20 @@ def configured(properties: RouteProperties) -> Record:
 # Brokers
 
 
-def _state_row(
-    maker: RowMaker, moment: Moment, event: Event, changes: Mapping[str, AppliedChange]
-) -> tuple[str, HistoryRow | None]:
-    """Return the set that an event is about and its row, None if it is worth none."""
-    if not is_recorded(event):
-        return "", None
+def _state_row(maker: RowMaker, moment: Moment, event: RecordedEvent, change: AppliedChange | None) -> HistoryRow:
     match event:
         case BrokerRegistered():
-            return event.broker_name, _registered(maker, moment, event, changes.get(event.broker_name))
+            return _registered(maker, moment, event, change)
         case BrokerRemoved():
-            return event.broker_name, _removed(maker, moment, event, changes.get(event.broker_name))
+            return _removed(maker, moment, event, change)
         case RegistrationConflicted():
             broker = BrokerRef(event.cluster, event.broker_name, event.broker_id, event.address)
             reason = f"{event.holder_address} holds the id with state version {event.holder_state_version}"
             columns = {"dv_state_version": event.state_version}
-            return event.broker_name, maker.row(BROKER_STATE, "conflict", moment, broker, reason=reason, **columns)
+            return maker.row(BROKER_STATE, "conflict", moment, broker, reason=reason, **columns)
         case TopicsChangedByAdmin():
             broker = BrokerRef(event.cluster, event.broker_name)
-            return event.broker_name, maker.row(BROKER_STATE, "perm_wiped", moment, broker, reason=event.request)
-    return "", None
+            return maker.row(BROKER_STATE, "perm_wiped", moment, broker, reason=event.request)
 
 
 def _registered(maker: RowMaker, moment: Moment, event: BrokerRegistered, change: AppliedChange | None) -> HistoryRow:

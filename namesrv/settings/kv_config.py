@@ -32,7 +32,6 @@ class KvConfig(msgspec.Struct, frozen=True):
 
     @property
     def chars(self) -> int:
-        """How many characters its namespaces, keys and values have."""
         return sum(
             len(name) + sum(len(key) + len(value) for key, value in entries.items())
             for name, entries in self.table.items()
@@ -49,7 +48,6 @@ class KvConfig(msgspec.Struct, frozen=True):
         return None if namespace is None else self.table.get(namespace)
 
     def order_conf(self, topic: str) -> str | None:
-        """Return the order configuration of a topic, None if it has none."""
         return self.get(ORDER_TOPIC_CONFIG, topic)
 
     def with_value(self, namespace: str, key: str, value: str | None) -> "KvConfig":

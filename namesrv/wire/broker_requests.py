@@ -40,7 +40,6 @@ from remoting.protocol.shapes.namesrv import (
     GetBrokerMemberGroupBody,
     KvTable,
     RegisterBrokerRequestHeader,
-    RegisterBrokerResponseHeader,
     RegisterTopicBody,
     TopicHeader,
 )
@@ -54,8 +53,6 @@ Answer = RemotingCommand | Awaitable[RemotingCommand]
 
 
 class BrokerRequestHandler:
-    """Answers what brokers send."""
-
     def __init__(
         self,
         state: RouteState,
@@ -122,10 +119,7 @@ class BrokerRequestHandler:
         self, request: RemotingCommand, outcome: RouteOutcome[MasterAddresses]
     ) -> RemotingCommand:
         self._perform(outcome)
-        master = RegisterBrokerResponseHeader(
-            ha_server_addr=outcome.reply.ha_server_addr, master_addr=outcome.reply.master_addr
-        )
-        return request.reply(ext_fields=encode_fields(master), body=self._order_topics())
+        return request.reply(ext_fields=encode_fields(outcome.reply), body=self._order_topics())
 
     def _registration_steps(
         self,
@@ -165,7 +159,6 @@ class BrokerRequestHandler:
         return b"" if table is None else encode(KvTable(table=dict(table)), Dialect.STANDARD)
 
     def unregister(self, request: RemotingCommand, connection: Peer) -> Answer:
-        """Remove a broker from the routes."""
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = _identity(RequestCode.UNREGISTER_BROKER, header)
         steps = self._state.unregistration_steps(cluster, key, connection.id, self._clock.now_ms())
@@ -192,11 +185,11 @@ class BrokerRequestHandler:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = self._sender(RequestCode.QUERY_DATA_VERSION, header)
         theirs = decode_body(DataVersion, request.body) if request.body else None
-        outcome = self._state.query_data_version(cluster, key, theirs, connection.id, self._clock.now_ms())
+        outcome = self._state.query_data_version(cluster, key, connection.id, self._clock.now_ms())
         self._perform(outcome)
-        stored = outcome.reply.data_version
+        stored = outcome.reply
         return request.reply(
-            ext_fields={"changed": "true" if outcome.reply.changed else "false"},
+            ext_fields={"changed": "true" if stored is None or stored != theirs else "false"},
             body=b"" if stored is None else encode(stored, Dialect.STANDARD),
         )
 

@@ -33,8 +33,6 @@ _STALE_MAX: Final = 64
 
 
 class _Work:
-    """A cooperative task and the future of its result."""
-
     __slots__ = ("began_at", "connection_id", "done", "steps", "used_ns")
 
     def __init__(self, steps: CooperativeTask[Any], connection_id: int = 0, began_at: int = 0) -> None:

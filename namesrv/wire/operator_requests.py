@@ -36,8 +36,6 @@ Answer = RemotingCommand | Awaitable[RemotingCommand]
 
 
 class OperatorRequestHandler:
-    """Answers what mqadmin and the dashboard send."""
-
     def __init__(
         self,
         state: RouteState,

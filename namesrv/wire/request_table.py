@@ -46,8 +46,6 @@ Handler = Callable[[RemotingCommand, Peer], Answer]
 
 
 class RequestTable:
-    """Hands each request to its handler."""
-
     def __init__(
         self, brokers: BrokerRequestHandler, routes: RouteRequestHandler, operators: OperatorRequestHandler
     ) -> None:

@@ -30,13 +30,7 @@ from remoting.server.response_cache import PreparedResponse
 class RouteRequestHandler:
     """Answers from the routes; changes nothing but which topics are watched."""
 
-    def __init__(
-        self,
-        state: RouteState,
-        settings: DurableSettings,
-        clock: Clock,
-        runner: CooperativeRunner,
-    ) -> None:
+    def __init__(self, state: RouteState, settings: DurableSettings, clock: Clock, runner: CooperativeRunner) -> None:
         self._state = state
         self._fetches = state.route_fetches
         self._settings = settings

@@ -79,7 +79,7 @@ class ServerEventLog(Generic[Config]):
             self._counters.config_changes.add(("stored",))
         before, self._properties = self._properties, listed_properties(self._kind, config)
         self._logs.set_level(config.log_level)
-        self.audit(
+        self.write(
             events.CONFIG_CHANGED,
             old={key: before.get(key, "") for key in changed},
             new={key: self._properties.get(key, "") for key in changed},
@@ -100,7 +100,7 @@ class ServerEventLog(Generic[Config]):
 
     def config_not_stored(self, error: NotStored) -> None:
         self._counters.config_changes.add(("failed",))
-        self.audit(events.CONFIG_STORE_FAILED, error=str(error))
+        self.write(events.CONFIG_STORE_FAILED, error=str(error))
 
     # Connections and requests
 
@@ -136,8 +136,9 @@ class ServerEventLog(Generic[Config]):
     def handler_failed(self, connection: Peer, request: RemotingCommand, error: BaseException) -> None:
         self._logs.write(events.REQUEST_FAILED, **self._request(connection, request), exc_info=error)
 
-    def audit(self, event: LogEvent, **keys: object) -> None:
-        self._logs.write(event, **keys, **self.requester())
+    def write(self, event: LogEvent, **keys: object) -> None:
+        """Write a line; that of a change by request says who sent it."""
+        self._logs.write(event, **keys, **(self.requester() if event.audit else {}))
 
     def requester(self) -> dict[str, object]:
         """Return what an audit line says of who sent the request; nothing over HTTP."""

@@ -32,7 +32,7 @@ from serving.metrics.server_counters import LATENCY_S
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-class Counter(msgspec.Struct, frozen=True):
+class Counter(msgspec.Struct, frozen=True, cache_hash=True):
     """A metric that events count in, `<prefix><name>_total`."""
 
     name: str
@@ -50,8 +50,8 @@ class Counter(msgspec.Struct, frozen=True):
         return make.counter(self.name, self.meaning, *self.labels)
 
 
-class Timer(msgspec.Struct, frozen=True):
-    """A metric of durations that events observe, `<prefix><name>`, in seconds."""
+class Timer(msgspec.Struct, frozen=True, cache_hash=True):
+    """A metric of durations in seconds, or of sizes, that events observe: a histogram `<prefix><name>`."""
 
     name: str
     meaning: str
@@ -59,12 +59,15 @@ class Timer(msgspec.Struct, frozen=True):
     #: Label sets that are there from the start.
     known: tuple[Labels, ...] = ()
     bounds: tuple[float, ...] = LATENCY_S
+    #: As of a counter.
+    peer_labels: int = 0
+    label_sets_max: int = 1
 
     def family(self, make: FamilyMaker) -> MetricFamily:
         return make.histogram(self.name, self.meaning, *self.labels)
 
 
-class Gauge(msgspec.Struct, frozen=True):
+class Gauge(msgspec.Struct, frozen=True, cache_hash=True):
     """A metric that is read at a scrape, `<prefix><name>`; whoever knows its value yields a `Measure`."""
 
     name: str
@@ -81,7 +84,7 @@ class Gauge(msgspec.Struct, frozen=True):
         return make.gauge(self.name, self.meaning, *self.labels)
 
 
-class Total(Gauge, frozen=True):
+class Total(Gauge, frozen=True, cache_hash=True):
     """A gauge that only grows, `<prefix><name>_total`."""
 
     def family(self, make: FamilyMaker) -> MetricFamily:

@@ -37,7 +37,8 @@ class Telemetry:
         #: Take every event after it was told.
         self.followers: list[Emit] = []
         self._log_events: Final = {event: event.log_event() for event in declared.events}
-        self._counts: Final = {
+        #: For whoever counts too often for an event each time.
+        self.counters: Final = {
             counter: CounterTable(
                 label_sets_max=counter.label_sets_max,
                 peer_labels=counter.peer_labels,
@@ -48,8 +49,14 @@ class Telemetry:
             for counter in declared.metrics
             if isinstance(counter, Counter)
         }
-        self._durations: Final = {
-            timer: HistogramTable(timer.bounds, known=timer.known if timer.labels else _UNLABELLED)
+        self.timers: Final = {
+            timer: HistogramTable(
+                timer.bounds,
+                label_sets_max=timer.label_sets_max,
+                peer_labels=timer.peer_labels,
+                known=timer.known if timer.labels else _UNLABELLED,
+                living=living,
+            )
             for timer in declared.metrics
             if isinstance(timer, Timer)
         }
@@ -57,9 +64,9 @@ class Telemetry:
     def emit(self, event: Event) -> None:
         """Tell an event; raises KeyError for one whose module was not declared."""
         for counter, labels, amount in event.counted():
-            self._counts[counter].add(labels, amount)
+            self.counters[counter].add(labels, amount)
         for timer, seconds, labels in event.observed():
-            self._durations[timer].observe(labels, seconds)
+            self.timers[timer].observe(labels, seconds)
         if (log_event := self._log_events[type(event)]) is not None:
             self._logs.write(log_event, **event.line(), **(self._requester() if log_event.audit else {}))
         if self._recorder is not None:
@@ -70,17 +77,18 @@ class Telemetry:
 
     def counts(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, Mapping[Labels, int]]]:
         """Yield each counter as a scrape reads it."""
-        for counter, table in self._counts.items():
+        for counter, table in self.counters.items():
             yield counter.family(make), table.counts()
 
     def durations(self, make: FamilyMaker) -> Iterator[tuple[MetricFamily, Mapping[Labels, Histogram]]]:
         """Yield each timer as a scrape reads it."""
-        for timer, table in self._durations.items():
+        for timer, table in self.timers.items():
             yield timer.family(make), table.histograms()
 
     def guards(self, make: FamilyMaker) -> dict[MetricFamily, LabelGuard]:
         """Return what limits the labels that peers name."""
-        return {counter.family(make): table.guard for counter, table in self._counts.items()}
+        guards = {counter.family(make): table.guard for counter, table in self.counters.items()}
+        return guards | {timer.family(make): table.guard for timer, table in self.timers.items()}
 
 
 def unix_s(since_ms: int | None, clock: Clock) -> float:

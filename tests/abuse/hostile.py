@@ -117,9 +117,7 @@ def headers(code):
         "zeros": frame(code, IDENTITY | dict.fromkeys(NUMBERS, "0" * 20_000 + "1")),
         "many fields": frame(code, {str(number): "" for number in range(10_000)}),
         "ids": frame(code, IDENTITY | {"brokerControllerIdsToClean": ";".join("1" * 100_000)}),
-        "fields as numbers": framed(
-            filled(b'{"code":"%d","extFields":{' % code, b"1:1,", b'"a":[]}}', 32_000),
-        ),
+        "fields as numbers": framed(filled(b'{"code":"%d","extFields":{' % code, b"1:1,", b'"a":[]}}', 32_000)),
         "members": framed(filled(b'{"code":%d,"x":[' % code, b"{},", b"1]}", 250_000)),
         "commas": framed(filled(b'{"code":%d' % code, b",", b"}", 250_000)),
         "short commas": framed(filled(b'{"code":%d' % code, b",", b"}", 32_000)),

@@ -106,10 +106,7 @@ def test_what_operators_change_by_request_is_still_changed(serve, lab):
     ):
         assert caller.request(UPDATE_CONFIG, {}, change).code == SUCCESS, change
     controller = lab.kept(OurController(lab.folder)).start()
-    for change in (
-        b"notifyBrokerRoleChanged=true",
-        b"scanNotActiveBrokerInterval=1000",
-    ):
+    for change in (b"notifyBrokerRoleChanged=true", b"scanNotActiveBrokerInterval=1000"):
         assert controller.caller.request(UPDATE_CONTROLLER_CONFIG, {}, change).code == SUCCESS, change
 
 

@@ -42,11 +42,7 @@ def test_nobody_notices_28_kb_that_become_more_than_a_million_mappings(lab, serv
     namesrv = [served.server.address]
     plain = lab.broker("plain", namesrv=namesrv).start()
     led = lab.broker(
-        "led",
-        namesrv=namesrv,
-        broker_id=-1,
-        enableControllerMode=True,
-        controllerAddr=f"127.0.0.1:{ports[0]}",
+        "led", namesrv=namesrv, broker_id=-1, enableControllerMode=True, controllerAddr=f"127.0.0.1:{ports[0]}"
     ).start()
     wait_until(lambda: registered(served.server, plain.ready(), led.ready()), seconds=READY_S, what="the brokers")
     clients = [

@@ -168,7 +168,7 @@ async def test_route_of_a_topic_is_followed_for_pages_that_show_it():
         publishing = asyncio.ensure_future(site.watches.routes.publish_route_changes())
         async with a_page(site, query="?topic=%E8%AE%A2%E5%8D%95%26%3D") as page:
             await watched(page)
-            assert site.watches.routes.followed == 1
+            assert len(site.watches.routes.log.keys) == 1
         publishing.cancel()
         assert (await site.get("/ui/live?topic="))[0] == 400
 
@@ -183,7 +183,7 @@ async def test_page_with_more_topics_than_are_followed_learns_that_some_are_not_
                 while sorted(each["state"] for each in event.data["watched"])[-1:] != ["watched"]:
                     event = await next_change(page)
                 assert states(event) == {"namesrv": "unwatched"}
-            await until(lambda: site.watches.routes.followed == 2)
+            await until(lambda: len(site.watches.routes.log.keys) == 2)
         # Nobody needs the routes of the first page any more, though they are watched for a while.
         async with a_page(site, query="?topic=d") as page:
             await watched(page)

@@ -34,11 +34,7 @@ from serving.logging.events import Level, LogEvent, common_keys
 from serving.telemetry.events import Count, Counted, Measure
 
 ROOT = Path(__file__).parents[2]
-EVENTS = {
-    NAMESRV: of_name_servers.EVENTS,
-    CONTROLLER: of_controllers.EVENTS,
-    OFFSET_MANAGER: of_offset_managers.EVENTS,
-}
+EVENTS = {NAMESRV: of_name_servers.EVENTS, CONTROLLER: of_controllers.EVENTS, OFFSET_MANAGER: of_offset_managers.EVENTS}
 FAMILIES = {
     "namesrv": namesrv_metrics.FAMILIES,
     "controller": controller_metrics.FAMILIES,

@@ -4,10 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    *("remoting", "serving", "namesrv", "controller", "offsets", "store"),
-    *("role_agent", "rmq", "history"),
-)
+PACKAGES = (*("remoting", "serving", "namesrv", "controller", "offsets", "store"), *("role_agent", "rmq", "history"))
 
 #: Each starts tasks; what they raise goes to nobody, or cancels tasks that have no part in it.
 STARTS_TASKS = {"create_task", "ensure_future", "gather", "TaskGroup", "run_coroutine_threadsafe", "as_completed"}

@@ -17,14 +17,7 @@ from controller.sets.broker_set import Floor
 from controller.sets.events import MasterElected, MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
 from store.embedded import BATCH_MAX, EmbeddedStore, StoreInUse
-from store.store import (
-    Changed,
-    EntryMoved,
-    OutcomeUnknown,
-    SetStore,
-    StoreError,
-    VersionedEntry,
-)
+from store.store import Changed, EntryMoved, OutcomeUnknown, SetStore, StoreError, VersionedEntry
 
 AN_ENTRY = StoredSet(broker_set=a_set())
 

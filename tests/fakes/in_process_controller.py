@@ -210,7 +210,7 @@ class InProcessController(SimulatedBrokers):
 
     def count(self, counter):
         """Return the counts of a counter that are not 0."""
-        return {labels: count for labels, count in self.telemetry._counts[counter].counts().items() if count}
+        return {labels: count for labels, count in self.telemetry.counters[counter].counts().items() if count}
 
     def _task_failed(self, name, error):
         self.loop.call_exception_handler({"message": name, "exception": error})

@@ -9,11 +9,11 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from namesrv.core.route_state import RouteState
-from namesrv.http.views import NameServerViewSources, views_of
+from namesrv.http.metrics import NameServerMetrics, NameServerMetricSources
+from namesrv.http.views import views_of
 from namesrv.http.watches import Watches
-from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
-from namesrv.observability.metrics import NameServerMetrics, NameServerMetricSources
+from namesrv.observability.metric_catalogue import DECLARED
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
@@ -23,7 +23,9 @@ from serving.http.paths import endpoints_of
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health
+from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import logged_tasks
+from serving.telemetry.telemetry import Telemetry
 
 
 class Site:
@@ -36,8 +38,9 @@ class Site:
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.state = RouteState(self.config)
-        self.counters = BrokerCounters(self.state.tables.brokers.clusters)
-        self.event_log = NameServerEventLog(self.logs, self.counters, self.config)
+        self.counters = ServerCounters()
+        self.telemetry = Telemetry(self.logs, DECLARED, living=self.state.tables.brokers.clusters)
+        self.event_log = NameServerEventLog(self.logs, self.counters, self.telemetry, self.config)
         self.settings = DurableSettings(self.config, KvConfig(), self.event_log, self.state.configure, lambda _: None)
         self.health = Health()
         self.admin_token = AdminToken(ADMIN_TOKEN)
@@ -52,6 +55,7 @@ class Site:
                 settings=self.settings,
                 statistics=self.statistics,
                 counters=self.counters,
+                telemetry=self.telemetry,
                 logs=self.logs,
                 health=self.health,
                 task_failures=self.background.failures,
@@ -59,14 +63,14 @@ class Site:
                 watches=self.watches,
             )
         )
-        self.sources = NameServerViewSources(
-            state=self.state,
-            settings=self.settings,
-            health=self.health,
-            clock=self.clock,
-            metrics=lambda: self.metrics.text(),  # noqa: PLW0108  # a test may put another in its place
-            watches=self.watches,
-            served_at=served_at,
+        self.views = views_of(
+            self.state,
+            self.settings,
+            self.health,
+            self.clock,
+            self.watches,
+            served_at,
+            lambda: self.metrics.text(),  # noqa: PLW0108  # a test may put another in its place
         )
 
     def record(self, outcome):
@@ -75,7 +79,7 @@ class Site:
 
     def app(self):
         tokens = HttpTokens(self.admin_token)
-        return make_app(NAMESRV, endpoints_of(*views_of(self.sources)), self.counters, self.logs, tokens)
+        return make_app(NAMESRV, endpoints_of(*self.views), self.counters, self.logs, tokens)
 
     async def __aenter__(self):
         self.server = await start_http(self.app(), self.listening or socket.create_server(("127.0.0.1", 0)))

@@ -39,9 +39,7 @@ class Desk:
         # What operators change in files, tests change by request.
         config.setdefault("config_white_list", "enableAllTopicList;enableTopicList")
         self.config = NameServerConfig(
-            kv_config_path=str(folder / "kvConfig.json"),
-            config_store_path=str(folder / "namesrv.properties"),
-            **config,
+            kv_config_path=str(folder / "kvConfig.json"), config_store_path=str(folder / "namesrv.properties"), **config
         )
         self.clock = FakeClock()
         self.state = RouteState(self.config)

@@ -24,9 +24,9 @@ from route_states import expire, lose_connection, register_broker, unregister_br
 from namesrv.core.registration.registration import Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.tables.topic_table import TopicSettings
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import CloseConnection, HeartbeatKind, StaleRegistration
-from namesrv.core.values.topics import TopicSettings
 from namesrv.refusals import RegistrationRefused
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode
@@ -172,12 +172,7 @@ class BrokerLives(RuleBasedStateMachine):
             self.take(request, lambda: run_to_completion(steps))
 
     def take(self, request, do):
-        name, address, cluster, version = (
-            request.broker_name,
-            request.address,
-            request.cluster,
-            request.data_version,
-        )
+        name, address, cluster, version = (request.broker_name, request.address, request.cluster, request.data_version)
         broker_id, connection = request.broker_id, request.connection_id
         before = self.living.get((name, address))
         holder = self.ids(name).get(broker_id)
@@ -376,6 +371,5 @@ def test_random_lives_of_brokers_leave_no_broker_topic_or_answer_out_of_place():
 @pytest.mark.timeout(3600)
 def test_a_hundred_thousand_steps_leave_no_broker_topic_or_answer_out_of_place():
     run_state_machine_as_test(
-        BrokerLives,
-        settings=settings(max_examples=SOAK_EXAMPLES, stateful_step_count=SOAK_STEPS, deadline=None),
+        BrokerLives, settings=settings(max_examples=SOAK_EXAMPLES, stateful_step_count=SOAK_STEPS, deadline=None)
     )

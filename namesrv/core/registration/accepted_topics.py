@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 import xxhash
 
-from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
+from namesrv.core.tables.topic_table import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.addresses import is_address, is_name
 from remoting.protocol.errors import BodyError
@@ -66,7 +66,6 @@ class ReportedTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def table_start(body: bytes) -> int | None:
-    """Return where the first topic of the table begins."""
     found = body.find(_TABLE, 0, _HEAD_BYTES_MAX)
     return None if found < 0 else found + len(_TABLE)
 

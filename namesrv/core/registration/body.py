@@ -137,7 +137,6 @@ class _Parts:
         return True
 
     def number(self) -> int:
-        """Return the next int32."""
         try:
             (value,) = _INT32.unpack_from(self._text, self._at)
         except struct.error:

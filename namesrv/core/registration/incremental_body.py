@@ -24,8 +24,8 @@ from namesrv.core.registration.accepted_topics import (
     text_digest,
     without_time,
 )
+from namesrv.core.tables.topic_table import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.core.values.cooperative import CooperativeTask
-from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.errors import BodyError
 from remoting.protocol.plain_text import is_plain

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from namesrv.core.registration.accepted_topics import AcceptedTopics, RegistrationBody
+from namesrv.core.tables.topic_table import TOPICS_MAX
 from namesrv.core.values.cooperative import CooperativeTask
-from namesrv.core.values.topics import TOPICS_MAX
 from namesrv.refusals import NameTooLong
 from remoting.protocol.codec import decode_body
 from remoting.protocol.codes import VERSION_3_0_11
@@ -83,7 +83,6 @@ class JsonMembers:
         return _text(found[1])
 
     def at_object(self) -> bool:
-        """Return whether an object begins here."""
         return _OPENING.match(self.text, self.at) is not None
 
     def take(self) -> bytes | None:

@@ -12,6 +12,7 @@ from namesrv.core.registration.accepted_topics import PreviousRegistration, Repo
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow, registered, removal_event
+from namesrv.core.tables.topic_table import QueueChanges, TopicSettings, compare_topics
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -22,8 +23,8 @@ from namesrv.core.values.effects import (
     RegistrationResult,
     RouteChanges,
 )
-from namesrv.core.values.topics import QueueChanges, TopicSettings, compare_topics
 from namesrv.refusals import RegistrationRefused, TooManyMembers
+from remoting.protocol.shapes.namesrv import RegisterBrokerResponseHeader
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo
 
 #: The heartbeat timeout of a broker that requests none, in ms.
@@ -64,7 +65,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     #: Topics that were left out because their names cannot be topics.
     ignored_topics: int = 0
-    #: Size of the request's body as it came.
     body_bytes: int = 0
     #: The text in digests, to recognise the same or a similar one.
     reported: ReportedTopics | None = None
@@ -73,7 +73,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> LiveKey:
-        """The member that registers."""
         return LiveKey(self.broker_name, self.address)
 
     @property
@@ -106,12 +105,8 @@ _SHARE_IN_CROWD: Final = 16
 
 Value = TypeVar("Value")
 
-
-class MasterAddresses(msgspec.Struct, frozen=True):
-    """The living master's addresses, for a slave; both None if there is none, one if another has superseded it."""
-
-    master_addr: str | None = None
-    ha_server_addr: str | None = None
+#: The living master's addresses, for a slave; both None if there is none, one if another has superseded it.
+MasterAddresses = RegisterBrokerResponseHeader
 
 
 class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,7 +262,6 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
 
 
 def _is_authoritative(registration: Registration, transition: _SetTransition) -> bool:
-    """Return whether the registrant is authoritative for the topics of its set."""
     return _is_master(registration) or _is_prime_slave(registration, transition.after)
 
 

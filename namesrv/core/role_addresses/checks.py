@@ -31,8 +31,8 @@ QUICK_RETRY_MS: Final = 250
 QUICK_CHECKS_MAX: Final = 20
 
 
-class RoleAddressUse(NamedTuple):
-    """An address, and for which broker it stands."""
+class RoleAddressUse(msgspec.Struct, frozen=True, cache_hash=True, rename={"set_name": "set", "broker_id": "brokerId"}):
+    """An address, and for which broker it stands; as the file of given addresses has it."""
 
     set_name: str
     broker_id: int
@@ -65,7 +65,6 @@ class CheckState(StrEnum):
 
     @property
     def is_given(self) -> bool:
-        """Whether peers get the address."""
         return self in {CheckState.IN_FORCE, CheckState.FAILING}
 
 
@@ -109,16 +108,14 @@ class AddressCheck(msgspec.Struct):
         """Why peers do not get the address; blank if they do."""
         if self.state.is_given:
             return ""
-        name, broker_id, address = self.use
-        broker = f"a master of {name}" if broker_id == MASTER_ID else f"broker id {broker_id} of {name}"
+        use, name = self.use, self.use.set_name
+        broker = f"a master of {name}" if use.broker_id == MASTER_ID else f"broker id {use.broker_id} of {name}"
         if self.state is CheckState.WAITING:
-            return f"{address} is checked as soon as {broker} is registered"
-        return f"{address} does not lead to {broker}: {self.problem}"
+            return f"{use.address} is checked as soon as {broker} is registered"
+        return f"{use.address} does not lead to {broker}: {self.problem}"
 
 
 class CheckChange(NamedTuple):
-    """A check that others are to know of."""
-
     check: AddressCheck
     before: CheckState
 
@@ -134,8 +131,6 @@ class AddressMove(NamedTuple):
 
 
 class CheckOutcome(NamedTuple):
-    """What a check has found."""
-
     #: None: nothing of the state.
     change: CheckChange | None = None
     move: AddressMove | None = None
@@ -186,11 +181,9 @@ class RoleAddressChecks:
         return msgspec.structs.replace(rule, slaves=SlaveAddresses(slaves, rule.slaves.are_omitted))
 
     def of_rule(self, rule: RoleAddressRule) -> list[AddressCheck]:
-        """Return the checks of a rule that is in force."""
         return [self._checks[use] for use in checked_uses(rule)]
 
     def states(self) -> Iterator[CheckState]:
-        """Yield the state of each address."""
         return (check.state for check in self._checks.values())
 
     def given(self) -> list[RoleAddressUse]:
@@ -310,7 +303,6 @@ def _succeed(check: AddressCheck, registered: str, now_ms: int) -> AddressMove |
 
 
 def _fail(check: AddressCheck, now_ms: int) -> None:
-    """Take a failed check."""
     if check.failed_since_ms is None:
         check.failed_since_ms = now_ms
     if not check.state.is_given:

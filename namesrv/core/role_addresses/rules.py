@@ -26,7 +26,6 @@ class SlaveAddresses(msgspec.Struct, frozen=True):
 
     #: Broker id -> address; ids that are not there keep their own.
     by_id: Mapping[int, str] = msgspec.field(default_factory=dict)
-    #: They are left out.
     are_omitted: bool = False
 
 
@@ -51,7 +50,6 @@ class RoleAddressRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Every address that it gives."""
         return (*(() if self.master is None else (self.master,)), *self.slaves.by_id.values())
 
     def canonical(self) -> dict[str, object]:
@@ -94,12 +92,10 @@ class RoleAddressRules:
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Every network that a rule names, each once."""
         return tuple(dict.fromkeys(network for rule in self.rules for network in rule.networks))
 
     @property
     def is_for_everybody(self) -> bool:
-        """Whether a rule holds for peers of every network."""
         return any(not rule.networks for rule in self.rules)
 
     def rule_of(self, broker_name: str, networks: frozenset[Network]) -> RoleAddressRule | None:
@@ -120,8 +116,6 @@ _Length = tuple[int, int]
 
 
 class Audiences:
-    """The audiences of some rules."""
-
     def __init__(self, rules: RoleAddressRules) -> None:
         self._is_for_everybody = rules.is_for_everybody
         #: Length of a prefix -> the prefixes of that length, as numbers, with their networks.
@@ -147,7 +141,6 @@ class Audiences:
         return number
 
     def networks_of(self, audience: int) -> frozenset[Network]:
-        """Return the networks of rules in which the peers of an audience are."""
         return self._networks[audience]
 
     def numbers(self) -> Iterable[int]:

@@ -120,7 +120,6 @@ class RoleAddresses:
         #: Sets with a hold that lost their master -> until when id 0 keeps its role address; None before the next tick.
         self._held: dict[str, int | None] = {}
         self._holds: dict[str, int] = {}
-        #: What is known of where addresses lead.
         self.checks = RoleAddressChecks(tables.brokers)
 
     def replace(self, rules: RoleAddressRules, now_ms: int) -> None:
@@ -136,11 +135,9 @@ class RoleAddresses:
     # Queries
 
     def audience_of(self, peer: str) -> int:
-        """Return the audience of a "host:port"."""
         return self._audiences.of_peer(peer) if self.rules else PLAIN
 
     def for_audience(self, route: TopicRouteData, audience: int) -> TopicRouteData:
-        """Return a route as an audience gets it."""
         if audience == PLAIN:
             return route
         networks = self._audiences.networks_of(audience)

@@ -86,7 +86,6 @@ class AwaySets:
         return known.network if known else ""
 
     def counts(self) -> Counter[str]:
-        """Return how many sets of each cluster are away."""
         return Counter(away.cluster for away in self.away() if away.away_since_unix_ms is not None)
 
     def observe(

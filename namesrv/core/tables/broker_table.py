@@ -22,8 +22,6 @@ Addition = tuple[str, int | None, int]
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One broker of a set."""
-
     #: `host:port` that the broker advertises.
     address: str
     #: The cluster it registered in; nearly always that of the set.
@@ -50,7 +48,6 @@ class RegisteredSet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def master_address(self) -> str | None:
-        """Where the master is, if there is one."""
         master = self.members.get(MASTER_ID)
         return master.address if master else None
 
@@ -66,7 +63,6 @@ class RegisteredSet(msgspec.Struct, frozen=True, kw_only=True):
         return self.enable_acting_master and MASTER_ID not in self.members
 
     def without(self, addresses: Iterable[str]) -> "RegisteredSet":
-        """Return the set without the members at `addresses`."""
         gone = set(addresses)
         return self.with_members({i: member for i, member in self.members.items() if member.address not in gone})
 
@@ -112,15 +108,12 @@ class BrokerTable:
         return len(self._sets)
 
     def get(self, broker_name: str) -> RegisteredSet | None:
-        """Return the set, if it has members."""
         return self._sets.get(broker_name)
 
     def sets(self) -> Iterable[RegisteredSet]:
-        """Return every set."""
         return self._sets.values()
 
     def clusters(self) -> Mapping[str, Iterable[str]]:
-        """Return the broker names of every cluster."""
         return self._clusters
 
     def topic_owners(self) -> list[str]:
@@ -136,7 +129,6 @@ class BrokerTable:
         return self._counted.get(cluster, frozenset())
 
     def of_network(self, network: str) -> set[str] | frozenset[str]:
-        """Return the names of the sets that a host has."""
         return self._of_network.get(network, frozenset())
 
     def part_bytes(self, broker_names: Iterable[str]) -> int:

@@ -10,9 +10,8 @@ import msgspec
 
 from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey, LiveRow, LiveTable
-from namesrv.core.tables.topic_table import MappingTable, PermissionOverrides, TopicTable
+from namesrv.core.tables.topic_table import MappingTable, PermissionOverrides, QueueChanges, TopicTable
 from namesrv.core.values.effects import RouteChanges
-from namesrv.core.values.topics import QueueChanges
 from remoting.protocol.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
 
 #: So many topic names go into an event, as a sample for the log.
@@ -36,13 +35,10 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
     #: The set as it will be; without members it goes, and all that is its own with it.
     broker_set: RegisteredSet
-    #: Members that are removed.
     removed_members: tuple[LiveKey, ...] = ()
     #: The member that registers, with its new row.
     registrant: tuple[LiveKey, LiveRow] | None = None
-    #: Queues to store.
     queue_changes: QueueChanges = QueueChanges()
-    #: Topics that the set will no longer have.
     removed_topics: tuple[str, ...] = ()
     mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: Topics whose operator-set permission ends.
@@ -57,8 +53,6 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppliedChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that was applied, and what it replaced."""
-
     change: SetChange
     before: RegisteredSet | None
     #: What the set had of the topics that changed or left, unless there are more of them than anybody wants to see.
@@ -89,7 +83,6 @@ def counted(changes: QueueChanges, removed: tuple[str, ...] = ()) -> RouteChange
 
 
 def without_write(queues: Mapping[str, QueueData]) -> Iterator[tuple[str, QueueData]]:
-    """Return the topics with the write permission taken away."""
     return with_perms(queues.items(), lambda _, data: data.perm & ~PERM_WRITE)
 
 

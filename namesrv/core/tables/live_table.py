@@ -49,9 +49,7 @@ class LiveRow(NamedTuple):
 
     cluster: str
     broker_id: int
-    #: Monotonic ms of the last heartbeat.
     last_heartbeat_ms: int
-    #: Heartbeat timeout, in ms.
     timeout_ms: int
     data_version: DataVersion
     #: The connection of the latest registration.
@@ -104,11 +102,9 @@ class LiveTable:
         return len(self._rows)
 
     def get(self, key: LiveKey) -> LiveRow | None:
-        """Return a member's row, if it lives."""
         return self._rows.get(key)
 
     def rows(self) -> Iterable[tuple[LiveKey, LiveRow]]:
-        """Return every living member."""
         return self._rows.items()
 
     def at_address(self, cluster: str, address: str) -> LiveKey | None:
@@ -116,15 +112,12 @@ class LiveTable:
         return next(iter(self._by_address.get((cluster, address), ())), None)
 
     def of_connection(self, connection_id: int) -> list[LiveKey]:
-        """Return the members that have registered over a connection."""
         return list(self._by_connection.get(connection_id, ()))
 
     def count_of_connection(self, connection_id: int) -> int:
-        """Return how many members have registered over a connection."""
         return len(self._by_connection.get(connection_id, ()))
 
     def has_registered_over(self, connection_id: int) -> bool:
-        """Return whether a living member has registered over a connection."""
         return connection_id in self._by_connection
 
     def expired(self, now_ms: int) -> list[LiveKey]:
@@ -142,7 +135,6 @@ class LiveTable:
         return self._deadlines.get(key, now_ms) < now_ms
 
     def put(self, key: LiveKey, row: LiveRow) -> None:
-        """Store a member's row."""
         self._leave_connections(key)
         before = self._rows.get(key)
         if before is None or before.cluster != row.cluster:
@@ -155,7 +147,6 @@ class LiveTable:
             self._by_connection.setdefault(number, {})[key] = None
 
     def refresh(self, key: LiveKey, now_ms: int) -> None:
-        """Record a heartbeat of a registered member."""
         row = self._rows[key]
         self._rows[key] = row._replace(last_heartbeat_ms=now_ms, grace_ends_ms=None)
         self._deadlines[key] = now_ms + row.timeout_ms

@@ -12,13 +12,10 @@ import msgspec
 
 #: A broker may register its topics in parts, which follow each other at once: what none had after so long is lost.
 SETTLE_MS: Final = 10_000
-#: So many names are shown of one set.
 NAMES_MAX: Final = 10
 
 
 class SetLosses(msgspec.Struct):
-    """What one set lacks."""
-
     #: All of them are in the topic table, so they take no room of their own.
     topics: dict[str, None]
     #: Monotonic ms of the registration that lacked them.

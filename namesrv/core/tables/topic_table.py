@@ -6,14 +6,86 @@ share one value, and topics on the same sets their list of holders, so a million
 names. What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import add
 from typing import Final, Generic, NamedTuple, TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
-from namesrv.core.values.topics import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
+
+#: Topics of one registration, with the mappings of its static topics: twice as many as the largest brokers have.
+TOPICS_MAX: Final = 200_000
+
+
+class TopicSettings(msgspec.Struct, frozen=True, gc=False):
+    """The settings of a topic that routes depend on, as `TopicConfig` has them."""
+
+    perm: int
+    read_queue_nums: int
+    write_queue_nums: int
+    topic_sys_flag: int
+
+
+class SharedSettings(dict[tuple[int, int, int, int], TopicSettings]):
+    """One value for all topics that are set alike, by the fields of `TopicSettings`."""
+
+    def __missing__(self, settings: tuple[int, int, int, int]) -> TopicSettings:
+        value = self[settings] = TopicSettings(*settings)
+        return value
+
+
+class QueueTransition(NamedTuple):
+    """Some topics that change in the same way."""
+
+    #: None: the set did not have them.
+    before: QueueData | None
+    after: QueueData
+    topics: int
+
+
+class QueueChanges(NamedTuple):
+    """The topics whose queues are not as they are to be."""
+
+    queues: Mapping[str, QueueData] = {}
+    transitions: tuple[QueueTransition, ...] = ()
+    #: How many topics the set does not get, because its host has too many sets in them.
+    left_out: int = 0
+
+
+def compare_topics(
+    before: Mapping[str, QueueData], wanted: Iterable[tuple[str, QueueData]]
+) -> CooperativeTask[QueueChanges]:
+    """Return the topics of which a set has something else `before` than is `wanted`; a cooperative task.
+
+    No topic may be wanted twice.
+    """
+    queues: dict[str, QueueData] = {}
+    transitions: list[QueueTransition] = []
+    # Neighbours mostly change alike, so their run is counted, not each.
+    last_old: QueueData | None = None
+    last_new: QueueData | None = None
+    run = 0
+    for part in in_batches(wanted):
+        for topic, new in part:
+            old = before.get(topic)
+            if old == new:
+                continue
+            queues[topic] = new
+            if new is last_new and old is last_old:
+                run += 1
+                continue
+            if last_new is not None:
+                transitions.append(QueueTransition(last_old, last_new, run))
+            last_old, last_new, run = old, new, 1
+        yield
+    if last_new is not None:
+        transitions.append(QueueTransition(last_old, last_new, run))
+    return QueueChanges(queues, tuple(transitions))
+
 
 #: What a topic of a set takes beside its name, a mapping beside it, and each queue of that, in bytes.
 _TOPIC_BYTES: Final = 130
@@ -57,7 +129,7 @@ class PreparedRemoval(NamedTuple):
     queue_sum: QueueSum
 
 
-class SetTable(Generic[Value]):
+class SetTable(ABC, Generic[Value]):
     """Broker name -> topic -> value, and topic -> broker names."""
 
     def __init__(self) -> None:
@@ -75,7 +147,6 @@ class SetTable(Generic[Value]):
         return topic in self._holders
 
     def topics(self) -> Iterable[str]:
-        """Return every topic that a set has."""
         return self._holders
 
     def holders_of(self, topic: str) -> Holders:
@@ -88,11 +159,9 @@ class SetTable(Generic[Value]):
         return {name: self._by_broker[name][topic] for name in holders} if holders else None
 
     def of_broker(self, broker_name: str) -> Mapping[str, Value]:
-        """Return what one broker set has, by topic."""
         return self._by_broker.get(broker_name, {})
 
     def queue_sum(self, broker_name: str) -> QueueSum:
-        """Return the sum over all topics of one broker set."""
         return self._queue_sums.get(broker_name, QueueSum())
 
     def store(self, prepared: PreparedPut[Value]) -> None:
@@ -139,16 +208,20 @@ class SetTable(Generic[Value]):
             yield
         return added
 
-    def _prepare_leave(
-        self, broker_name: str, topics: Sequence[str], queue_sum: QueueSum
-    ) -> CooperativeTask[PreparedRemoval]:
-        """Return who will have topics of the set when it has them no longer."""
+    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
+        """Work out what it takes to remove topics, each named once, of one set, as far as it has them."""
+        mine = self.of_broker(broker_name)
+        had: list[str] = []
         unheld: list[str] = []
         remaining: dict[str, Holders] = {}
+        queue_sum = QueueSum()
         # As in `_prepare_join`.
         shrunk: dict[int, Holders] = {}
-        for part in in_batches(topics):
-            for topic in part:
+        for part in in_batches(topics if mine else ()):
+            held = {topic: mine[topic] for topic in part if topic in mine}
+            had += held
+            queue_sum = QueueSum(*map(add, queue_sum, self._sum_of(held)))
+            for topic in held:
                 holders = self._holders.get(topic, ())
                 if len(holders) <= 1:
                     unheld.append(topic)
@@ -157,7 +230,11 @@ class SetTable(Generic[Value]):
                     others = shrunk[id(holders)] = tuple(name for name in holders if name != broker_name)
                 remaining[topic] = others
             yield
-        return PreparedRemoval(broker_name, topics, unheld, remaining, queue_sum)
+        return PreparedRemoval(broker_name, had, unheld, remaining, queue_sum)
+
+    @abstractmethod
+    def _sum_of(self, values: Mapping[str, Value]) -> QueueSum:
+        """Return what some topics of a set come to."""
 
 
 class TopicTable(SetTable[QueueData]):
@@ -183,23 +260,13 @@ class TopicTable(SetTable[QueueData]):
         return PreparedPut(broker_name, changes.queues, added, QueueSum(read, write, size))
 
     def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
-        """Store the queues of some topics of one set at once."""
         changes = run_to_completion(compare_topics(self.of_broker(broker_name), queues.items()))
         self.store(run_to_completion(self.prepare_put(broker_name, changes)))
 
-    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
-        """Work out what it takes to remove topics, each named once, of one set, as far as it has them."""
-        mine = self.of_broker(broker_name)
-        had: list[str] = []
-        read = write = size = 0
-        for part in in_batches(topics):
-            held = [topic for topic in part if topic in mine]
-            had += held
-            read += sum(mine[topic].read_queue_nums for topic in held)
-            write += sum(mine[topic].write_queue_nums for topic in held)
-            size += size_bytes(held)
-            yield
-        return (yield from self._prepare_leave(broker_name, had, QueueSum(read, write, size)))
+    def _sum_of(self, values: Mapping[str, QueueData]) -> QueueSum:
+        read = sum(data.read_queue_nums for data in values.values())
+        write = sum(data.write_queue_nums for data in values.values())
+        return QueueSum(read, write, size_bytes(values))
 
 
 class MappingTable(SetTable[TopicQueueMappingInfo]):
@@ -217,20 +284,10 @@ class MappingTable(SetTable[TopicQueueMappingInfo]):
         return PreparedPut(broker_name, mappings, added, QueueSum(size_bytes=size))
 
     def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
-        """Store a set's mappings of static topics at once."""
         self.store(run_to_completion(self.prepare_put(broker_name, mappings)))
 
-    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
-        """Work out what it takes to remove a set's mappings of some topics, each named once; a cooperative task."""
-        mine = self.of_broker(broker_name)
-        had: list[str] = []
-        size = 0
-        for part in in_batches(topics if mine else ()):
-            held = [topic for topic in part if topic in mine]
-            had += held
-            size += sum(_mapping_bytes(topic, mine[topic]) for topic in held)
-            yield
-        return (yield from self._prepare_leave(broker_name, had, QueueSum(size_bytes=size)))
+    def _sum_of(self, values: Mapping[str, TopicQueueMappingInfo]) -> QueueSum:
+        return QueueSum(size_bytes=sum(_mapping_bytes(topic, mapping) for topic, mapping in values.items()))
 
 
 def size_bytes(topics: Collection[str]) -> int:
@@ -253,16 +310,13 @@ class PermissionOverrides:
         self._overrides: dict[str, dict[str, int]] = {}
 
     def of(self, broker_name: str) -> Mapping[str, int]:
-        """Return a set's overrides by topic."""
         return self._overrides.get(broker_name, {})
 
     def put(self, broker_name: str, overrides: Mapping[str, int]) -> None:
-        """Store overrides of some topics."""
         if overrides:
             self._overrides.setdefault(broker_name, {}).update(overrides)
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Lift the overrides of some topics."""
         mine = self._overrides.get(broker_name)
         if mine is None:
             return

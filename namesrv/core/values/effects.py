@@ -56,7 +56,6 @@ class RouteChanges(msgspec.Struct, frozen=True, kw_only=True):
     sample: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether anything changed."""
         return bool(self.topics_added or self.topics_removed or self.queues or self.perm)
 
 
@@ -64,8 +63,6 @@ class RouteChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something happened to a broker."""
-
     cluster: str
     broker_name: str
     broker_id: int
@@ -73,20 +70,15 @@ class BrokerEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerRegistered(BrokerEvent, frozen=True, kw_only=True):
-    """A registration was taken."""
-
     result: RegistrationResult
     heartbeat_timeout_ms: int
     data_version: DataVersion
     topics: int
     #: Topics of the request that were left out because their names cannot be topics.
     ignored_topics: int
-    #: Size of the request's body as it came.
     body_bytes: int
     changes: RouteChanges
-    #: The set has another master address than before.
     master_changed: bool
-    #: The set was unknown before.
     set_added: bool
 
 
@@ -103,8 +95,6 @@ class StaleRegistration(BrokerEvent, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeat(BrokerEvent, frozen=True, kw_only=True):
-    """A heartbeat of a broker."""
-
     kind: HeartbeatKind
     #: Ms since its previous heartbeat; None at its first registration.
     interval_ms: int | None
@@ -114,13 +104,10 @@ class BrokerHeartbeat(BrokerEvent, frozen=True, kw_only=True):
 
 
 class BrokerRemoved(BrokerEvent, frozen=True, kw_only=True):
-    """A broker left the routes."""
-
     reason: DepartureReason
     #: Ms since its last heartbeat.
     silent_ms: int
     heartbeat_timeout_ms: int
-    #: It was the master of its set.
     was_master: bool
     #: It was the last member, so the set and its queues are gone.
     set_removed: bool

@@ -57,7 +57,7 @@ class LoggedController(InProcessController):
         return self.telemetry.emit
 
     def observed(self, timer):
-        found = self.telemetry._durations[timer].histograms()
+        found = self.telemetry.timers[timer].histograms()
         return {labels[0]: sum(each.buckets) for labels, each in found.items() if sum(each.buckets)}
 
 
@@ -387,7 +387,7 @@ async def test_confirmations_are_only_counted_and_that_of_the_new_master_ends_th
     notice = a_notice(controller)
     controller.taken()
     before = controller.observed(FAILOVER_PHASES)
-    total = controller.telemetry._durations[FAILOVER_PHASES].histograms()["total",]
+    total = controller.telemetry.timers[FAILOVER_PHASES].histograms()["total",]
     # Slaves, and a master that does not confirm, tell nothing about how long it took.
     notified(controller, notice, 3, NotificationResult("ok", 5, 1), record)
     notified(controller, notice, 2, NotificationResult("failed", 9_000, 3), record)

@@ -38,7 +38,7 @@ class Watched:
         self.clock = controller.clock
 
     def count(self, counter):
-        return self.telemetry._counts[counter].counts()
+        return self.telemetry.counters[counter].counts()
 
     def taken(self):
         """Return the new lines by event, without what every line has."""
@@ -141,7 +141,7 @@ async def test_conflicts_reopened_queues_and_ends_are_counted(watched):
     watched.enter(RUNNING, ResizePhase.ABORTED)
     assert (watched.count(CONFLICTS), watched.count(REOPENED)) == ({(): 1}, {(): 1})
     assert watched.count(ENDED) == {("aborted",): 1, ("done",): 1, ("rejected",): 0}
-    durations = watched.telemetry._durations[DURATION].histograms()
+    durations = watched.telemetry.timers[DURATION].histograms()
     assert (sum(durations["shrink",].buckets), sum(durations["grow",].buckets)) == (2, 0)
     # Three phases to RUNNING, then six, and then one.
     assert durations["shrink",].sum == 60 * (3 + 5) + 60 * (3 + 1) + 60

@@ -96,7 +96,7 @@ async def test_whole_set_is_restarted_and_the_master_is_the_last(site):
     await site.look()
     done = await site.look()
     assert (done.phase, done.left, site.restarts.under_way()) == (RestartPhase.DONE, (), [])
-    assert site.controller.telemetry._counts[RESTARTS_ENDED].counts()[("done",)] == 1
+    assert site.controller.telemetry.counters[RESTARTS_ENDED].counts()[("done",)] == 1
     (line,) = site.controller.events("rolling_restart_ended")
     assert (line["to_phase"], line["left"]) == ("DONE", [])
     named = [each["broker_id"] for each in site.controller.events("rolling_restart_phase_entered")]

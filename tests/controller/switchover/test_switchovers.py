@@ -111,7 +111,7 @@ async def test_refused_switchover_is_counted_and_changes_nothing(site):
     with pytest.raises(SetNotFound, match="there is no broker set broker-z"):
         await site.switchovers.begin("broker-z", SwitchoverRequest())
     assert site.stored == before
-    assert site.controller.telemetry._counts[SWITCHOVERS].counts()[("refused",)] == 1
+    assert site.controller.telemetry.counters[SWITCHOVERS].counts()[("refused",)] == 1
     (line,) = site.controller.events("switchover_refused")
     assert line["problem"].startswith("broker-a has no broker 9")
 
@@ -321,7 +321,7 @@ async def test_each_phase_is_one_line_and_each_end_one_count(site):
     assert entered == ["HOLD", "DRAIN", "ELECT", "CONFIRM", "VERIFY"]
     (last,) = site.controller.events("switchover_finished")
     assert (last["from_phase"], last["to_phase"], last["master_epoch"]) == ("VERIFY", "DONE", 2)
-    assert site.controller.telemetry._counts[SWITCHOVERS].counts()[("done",)] == 1
+    assert site.controller.telemetry.counters[SWITCHOVERS].counts()[("done",)] == 1
     assert longest_hold_ms(site) == last["held_ms"] == site.switchover.held_for_ms
 
 

@@ -46,7 +46,8 @@ class Server:
     def written_in_place(self, path):
         raise AssertionError(path)
 
-    def away_set_store_failed(self, error):
+    def write(self, event, error):
+        assert event.name == "broker_set_store_failed"
         self.failures.append(error)
 
 

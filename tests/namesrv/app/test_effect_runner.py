@@ -9,11 +9,14 @@ from fakes.background import background_tasks
 from namesrv.app.effect_runner import EffectRunner
 from namesrv.core.tables.live_table import LiveKey, LiveTable
 from namesrv.core.values.effects import CloseConnection, NotifyMinBrokerIdChange, ProbeConnection, RouteOutcome
+from namesrv.observability.log_events import MIN_BROKER_ID_NOTIFICATION_FAILED, MIN_BROKER_ID_NOTIFIED
+from namesrv.observability.metric_catalogue import NOTIFICATIONS
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.errors import InvokeError
+from serving.metrics.counters import CounterTable
 
 UNREACHABLE = "10.0.0.9:10911"
 
@@ -45,17 +48,23 @@ class Network:
 class Observer:
     def __init__(self):
         self.events = []
-        self.sent = []
-        self.failed = []
+        #: Log event -> the keys of its lines.
+        self.lines = {MIN_BROKER_ID_NOTIFIED: [], MIN_BROKER_ID_NOTIFICATION_FAILED: []}
+        self.counts = {NOTIFICATIONS: CounterTable(known=NOTIFICATIONS.known)}
+
+    @property
+    def failed(self):
+        return [line["addr"] for line in self.lines[MIN_BROKER_ID_NOTIFICATION_FAILED]]
+
+    @property
+    def sent(self):
+        return self.lines[MIN_BROKER_ID_NOTIFIED]
 
     def record(self, events):
         self.events += events
 
-    def notification_sent(self, effect, reached):
-        self.sent.append(effect)
-
-    def notification_failed(self, effect, address, error):
-        self.failed.append((address, error))
+    def write(self, event, **keys):
+        self.lines[event].append(keys)
 
 
 @pytest.fixture
@@ -120,8 +129,19 @@ async def test_unreachable_recipient_delays_no_other_notification(network, obser
     effect = notification(recipients=(UNREACHABLE, "10.0.0.2:10911"))
     await performed(network, observed, effect)
     assert [address for address, _ in network.sent] == ["10.0.0.2:10911"]
-    assert [address for address, _ in observed.failed] == [UNREACHABLE]
-    assert observed.sent == [effect]
+    assert observed.failed == [UNREACHABLE]
+    assert observed.sent == [
+        {
+            "broker": "broker-a",
+            "broker_id": 1,
+            "addr": "10.0.0.2:10911",
+            "offline_addr": "10.0.0.1:10911",
+            "ha_addr": None,
+            "recipients": effect.recipients,
+            "reached": 1,
+        }
+    ]
+    assert observed.counts[NOTIFICATIONS].counts() == {("sent",): 1, ("failed",): 1}
 
 
 async def test_only_the_latest_waiting_notification_of_a_set_is_sent(network, observed):
@@ -175,7 +195,7 @@ async def test_unresolvable_address_fails_its_notification_only(observed):
         perform(RouteOutcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
         await asyncio.sleep(0.01)
     await client.close()
-    assert [address for address, _ in observed.failed] == ["10.0.0..1:10911"]
+    assert observed.failed == ["10.0.0..1:10911"]
     assert observed.sent == []
 
 
@@ -204,5 +224,5 @@ async def test_too_large_notification_fails_alone(observed):
     await client.close()
     await asyncio.wait_for(left.wait(), 20)
     server.close()
-    ((_, error),) = observed.failed
-    assert "over the limit" in str(error)
+    (failed,) = observed.lines[MIN_BROKER_ID_NOTIFICATION_FAILED]
+    assert "over the limit" in failed["error"]

@@ -5,6 +5,8 @@ from broker_messages import MASTER, SLAVE, registration_body
 from fakes.leadership_listener import eventually
 from fakes.role_address_site import HERE, OWN, ROLE, RULE, SOON_S, THERE, Site
 
+from namesrv.app.role_addresses import event_of
+from namesrv.core.role_addresses.checks import AddressCheck, CheckChange, CheckState, RoleAddressUse
 from remoting.protocol.codes import RequestCode
 
 QUERY = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}
@@ -109,3 +111,17 @@ async def test_without_a_file_nobody_is_classified(site):
         assert site.server._server.audience_of is None
         shown = site.shown()
         assert (shown.digest, shown.source, shown.rules) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "event"),
+    [
+        (CheckState.WAITING, CheckState.REFUSED, "role_address_not_applied"),
+        (CheckState.REFUSED, CheckState.IN_FORCE, "role_address_applied"),
+        (CheckState.IN_FORCE, CheckState.FAILING, "role_address_failing"),
+        (CheckState.FAILING, CheckState.IN_FORCE, "role_address_recovered"),
+    ],
+)
+def test_what_becomes_of_a_role_address_is_an_event_of_its_own(before, state, event):
+    check = AddressCheck(RoleAddressUse("broker-a", 0, "10.9.0.5:10911"), state, 0)
+    assert event_of(CheckChange(check, before)).name == event

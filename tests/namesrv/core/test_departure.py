@@ -24,16 +24,11 @@ MASTER, SLAVE, SECOND_SLAVE = (a_live_key(broker_id=broker_id) for broker_id in 
 
 def decided(tables, *keys, reason=DepartureReason.REQUEST, now_ms=0):
     """Return what is decided for the one set that the members are of."""
-    (decision,) = departure.decide(tables, keys, reason, now_ms)
-    return decision
+    return departure.decide(tables, keys, reason, now_ms)
 
 
 def an_acting_set(*broker_ids, **values):
     return a_broker_set(broker_ids=broker_ids, enable_acting_master=True, **values)
-
-
-def test_departure_of_no_member_changes_nothing():
-    assert departure.decide(route_tables(a_broker_set()), [], DepartureReason.TIMEOUT, now_ms=0) == []
 
 
 # The last member
@@ -79,11 +74,7 @@ def test_permissions_that_an_operator_set_go_with_the_set():
 
 @pytest.mark.parametrize(
     ("broker_set", "leaves"),
-    [
-        (a_broker_set(broker_ids=(0, 1)), MASTER),
-        (a_broker_set(broker_ids=(0, 1)), SLAVE),
-        (an_acting_set(0, 1), SLAVE),
-    ],
+    [(a_broker_set(broker_ids=(0, 1)), MASTER), (a_broker_set(broker_ids=(0, 1)), SLAVE), (an_acting_set(0, 1), SLAVE)],
     ids=["master", "slave", "slave of an acting set"],
 )
 def test_the_topics_stay_as_they_are_where_nobody_has_to_act_as_master(broker_set, leaves):
@@ -145,14 +136,6 @@ def test_no_topic_becomes_read_only_when_the_whole_set_leaves():
     decision = decided(route_tables(an_acting_set(0, 1)), SLAVE, MASTER)
     assert (decision.change.queue_changes.queues, decision.change.removed_topics) == ({}, (TOPIC, BROKER))
     assert [each.set_removed for each in decision.removed] == [True, True]
-
-
-def test_members_of_two_sets_leave_each_their_own():
-    tables = route_tables(a_broker_set(broker_ids=(0, 1)), a_broker_set(broker_name="broker-b"))
-    other = a_live_key(broker_name="broker-b")
-    decisions = departure.decide(tables, [MASTER, other, SLAVE], DepartureReason.TIMEOUT, now_ms=0)
-    assert [decision.change.removed_members for decision in decisions] == [(MASTER, SLAVE), (other,)]
-    assert [decision.change.removed_topics for decision in decisions] == [(TOPIC, BROKER), (TOPIC, "broker-b")]
 
 
 # The smallest broker id

@@ -14,7 +14,6 @@ from builders import (
     a_live_key,
     a_live_row,
     a_mapping,
-    a_member,
     a_queue_data,
     a_registration,
     queue_datas,
@@ -25,7 +24,7 @@ from route_states import expire, lose_connection, register_broker, unregister_br
 
 from namesrv.core.registration.body import decode_registration
 from namesrv.core.registration.registration import MasterAddresses
-from namesrv.core.route_state import RouteState, StoredVersion
+from namesrv.core.route_state import RouteState
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
     BrokerHeartbeat,
@@ -123,7 +122,7 @@ def test_a_refused_registration_leaves_nothing(state):
 
 def test_a_slave_learns_where_its_master_is_and_the_master_nothing(state):
     assert register(state, ha_server_addr="ha:10912").reply == MasterAddresses(master_addr=None, ha_server_addr=None)
-    assert register(state, broker_id=1).reply == MasterAddresses(MASTER.address, "ha:10912")
+    assert register(state, broker_id=1).reply == MasterAddresses(master_addr=MASTER.address, ha_server_addr="ha:10912")
 
 
 @pytest.mark.parametrize(("broker_id", "cluster"), [(1, CLUSTER), (0, "Other")])
@@ -138,7 +137,9 @@ def test_registration_over_lost_connection_is_ignored_and_answered_as_usual(stat
     late = {"topics": {}, "data_version": CHANGED, "is_late": True}
     outcome = register(state, broker_id=1, connection_id=7, now_ms=9, **late)
     stale = StaleRegistration(cluster=CLUSTER, broker_name=BROKER, broker_id=1, address=SLAVE.address)
-    assert outcome == RouteOutcome(reply=MasterAddresses(MASTER.address, ""), events=(stale,))
+    assert outcome == RouteOutcome(
+        reply=MasterAddresses(master_addr=MASTER.address, ha_server_addr=""), events=(stale,)
+    )
     assert state.tables.live.get(SLAVE) == a_live_row(
         broker_id=1, connection_id=8, last_heartbeat_ms=5, version_since_ms=5
     )
@@ -191,14 +192,6 @@ def test_registration_does_not_undo_changes_applied_between_its_steps(state, bet
     assert list(state.tables.live.rows()) == list(other.tables.live.rows())
 
 
-def test_superseded_broker_is_removed(state):
-    register(state)
-    outcome = register(state, address=MOVED, now_ms=7)
-    assert notified(outcome) == [BrokerRegistered, BrokerRemoved, BrokerHeartbeat]
-    assert outcome.events[1].silent_ms == 7
-    assert [key.address for key, _ in state.tables.live.rows()] == [MOVED]
-
-
 def test_broker_with_older_state_is_refused_and_nothing_changes(state):
     register(state, data_version=a_data_version(state_version=2))
     outcome = register(state, address=MOVED)
@@ -219,13 +212,6 @@ def test_a_slave_that_wrongly_claims_to_be_master_leaves_its_set():
     assert [effect.min_broker_id for effect in outcome.effects] == [2]
     assert sorted(state.tables.brokers.get(BROKER).members) == [2, 3]
     assert state.tables.live.get(SLAVE) is None
-
-
-def test_topics_that_are_no_longer_carried_leave_if_configured():
-    state = RouteState(NameServerConfig(delete_topic_with_broker_registration=True))
-    register(state)
-    register(state, topics=topic_configs(BROKER), data_version=CHANGED)
-    assert list(state.tables.topics.topics()) == [BROKER]
 
 
 # Leaving
@@ -373,19 +359,16 @@ def test_heartbeat_of_unregistered_broker_changes_nothing(state, cluster, key):
     assert dict(state.tables.live.rows()) == {MASTER: a_live_row()}
 
 
-@pytest.mark.parametrize(("queried", "changed"), [(a_data_version(), False), (CHANGED, True), (None, True)])
-def test_a_broker_learns_whether_its_topics_changed_since_it_registered(state, queried, changed):
+def test_a_query_of_the_data_version_is_a_heartbeat_and_answers_what_the_broker_registered(state):
     register(state)
-    outcome = state.query_data_version(CLUSTER, MASTER, queried, 1, now_ms=5)
-    assert outcome.reply == StoredVersion(a_data_version(), changed=changed)
+    outcome = state.query_data_version(CLUSTER, MASTER, 1, now_ms=5)
+    assert outcome.reply == a_data_version()
     assert [event.kind for event in outcome.events] == [HeartbeatKind.DATA_VERSION]
     assert state.tables.live.get(MASTER).last_heartbeat_ms == 5
 
 
-@pytest.mark.parametrize("queried", [None, a_data_version()])
-def test_a_broker_that_is_not_known_has_to_register(state, queried):
-    outcome = state.query_data_version(CLUSTER, MASTER, queried, 1, now_ms=5)
-    assert outcome == RouteOutcome(reply=StoredVersion(None, changed=True))
+def test_a_broker_that_is_not_known_has_no_data_version(state):
+    assert state.query_data_version(CLUSTER, MASTER, 1, now_ms=5) == RouteOutcome(reply=None)
 
 
 # Permissions that an operator sets
@@ -516,48 +499,6 @@ def test_wiped_permissions_end_with_the_set(state):
     state.wipe_write_perm(BROKER)
     unregister(state, MASTER)
     assert state.tables.permission_overrides.of(BROKER) == {}
-
-
-def test_topics_are_counted_in_the_cluster_that_their_set_is_in(state):
-    register(state)
-    register(state, broker_id=1, cluster="Other")
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
-        CLUSTER: 2
-    }
-    unregister(state, MASTER)
-    assert state.tables.brokers.get(BROKER).members == {1: a_member(broker_id=1, cluster="Other")}
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
-        "Other": 2
-    }
-    state.delete_topic(TOPIC, None)
-    register(state, broker_id=0, cluster="Other", topics=topic_configs("%RETRY%group", BROKER, "New", perm=READ_ONLY))
-    counts = state.topic_counts.counts()["Other"]
-    assert (counts[TopicKind.NORMAL], counts[TopicKind.RETRY]) == (2, 1)
-    lose_connection(state, 1, now_ms=0)
-    assert state.topic_counts.counts() == {}
-
-
-def test_a_topic_of_two_sets_counts_once_in_their_cluster_until_both_have_dropped_it(state):
-    def normal():
-        return state.topic_counts.counts()[CLUSTER][TopicKind.NORMAL]
-
-    register(state)
-    register(state, broker_name="broker-b", connection_id=2)
-    assert normal() == len({TOPIC, BROKER, "broker-b"})
-    lose_connection(state, 1, now_ms=0)
-    assert normal() == len({TOPIC, "broker-b"})
-    state.delete_topic(TOPIC, None)
-    assert normal() == 1
-
-
-def test_a_topic_counts_in_each_cluster_that_has_it_when_a_set_moves(state):
-    register(state)
-    register(state, broker_name="broker-b", connection_id=2)
-    register(state, cluster="Other")
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
-        CLUSTER: len({TOPIC, "broker-b"}),
-        "Other": len({TOPIC, BROKER}),
-    }
 
 
 def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(state):

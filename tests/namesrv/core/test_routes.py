@@ -70,11 +70,7 @@ def test_a_set_without_a_master_is_listed_with_its_real_members():
 def test_a_set_has_its_zone_if_any_and_whether_a_slave_may_act(zone_name, written):
     data = routes.broker_data(a_broker_set(zone_name=zone_name, enable_acting_master=True))
     assert data == BrokerData(
-        broker_addrs={0: MASTER},
-        broker_name=BROKER,
-        cluster=CLUSTER,
-        enable_acting_master=True,
-        zone_name=written,
+        broker_addrs={0: MASTER}, broker_name=BROKER, cluster=CLUSTER, enable_acting_master=True, zone_name=written
     )
 
 
@@ -186,9 +182,7 @@ def test_what_a_zone_does_not_see_is_still_in_the_route_of_the_others():
 
 def test_a_cluster_has_each_topic_of_its_sets_once():
     tables = route_tables(
-        a_broker_set(),
-        a_broker_set(broker_name="broker-b"),
-        a_broker_set(broker_name="broker-c", cluster="Other"),
+        a_broker_set(), a_broker_set(broker_name="broker-b"), a_broker_set(broker_name="broker-c", cluster="Other")
     )
     assert routes.topics_of_cluster(tables, CLUSTER) == [TOPIC, BROKER, "broker-b"]
     assert routes.topics_of_cluster(tables, "Other") == [TOPIC, "broker-c"]

@@ -363,12 +363,7 @@ async def test_nsaddr_is_refused_while_draining(ready_site):
             "bad_request",
             "cursor must be the nextCursor of the page before, of the same list.",
         ),
-        (
-            "/v1/topics?page=2",
-            400,
-            "bad_request",
-            "/v1/topics has no parameter page; it takes prefix, limit, cursor.",
-        ),
+        ("/v1/topics?page=2", 400, "bad_request", "/v1/topics has no parameter page; it takes prefix, limit, cursor."),
         ("/v1/config?a=1", 400, "bad_request", "/v1/config has no parameter a; it takes none."),
     ],
 )

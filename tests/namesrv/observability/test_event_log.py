@@ -7,25 +7,26 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 from route_states import expire, lose_connection, unregister_broker
 
-from namesrv.core.role_addresses.checks import AddressCheck, CheckChange, CheckState, RoleAddressUse
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.effects import HeartbeatKind, NotifyMinBrokerIdChange
-from namesrv.observability.broker_counters import BrokerCounters, is_late
-from namesrv.observability.event_log import NameServerEventLog
+from namesrv.core.values.effects import HeartbeatKind
+from namesrv.observability import metric_catalogue as metrics
+from namesrv.observability.event_log import NameServerEventLog, is_late
 from namesrv.observability.log_events import EVENTS
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.wire.request_table import BROKER_CODES
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import FrameError, FrameTooLarge, InvokeTimeout
+from remoting.protocol.errors import FrameError, FrameTooLarge
 from remoting.protocol.shapes.route import DataVersion, QueueData
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
 from serving.config.stored_config import NotStored
 from serving.logging.events import common_keys
 from serving.logging.logs import Logs, json_line
 from serving.metrics.counters import OTHER
+from serving.metrics.server_counters import ServerCounters
 from serving.process.event_log import AttributedDispatcher
+from serving.telemetry.telemetry import Telemetry
 
 A = LiveKey("broker-a", "broker-a-0:10911")
 
@@ -48,9 +49,10 @@ class Desk:
         self.seen = []
         self.logs = Logs(self.lines, json_line(), FakeClock(), {})
         self.logs.set_level("debug")
-        self.counters = BrokerCounters()
+        self.counters = ServerCounters()
+        self.telemetry = Telemetry(self.logs, metrics.DECLARED)
         self.event_log = NameServerEventLog(
-            self.logs, self.counters, NameServerConfig(tls_server_key_password="hunter2")
+            self.logs, self.counters, self.telemetry, NameServerConfig(tls_server_key_password="hunter2")
         )
         self.state = RouteState(NameServerConfig())
 
@@ -64,9 +66,9 @@ class Desk:
     def heartbeat(self, now_ms):
         self.note(self.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, now_ms))
 
-    def counts(self, name):
-        """Return the counts of a table that are not 0."""
-        return {labels: count for labels, count in getattr(self.counters, name).counts().items() if count}
+    def counts(self, counter):
+        """Return the counts of a counter that are not 0."""
+        return {labels: count for labels, count in self.telemetry.counters[counter].counts().items() if count}
 
     def taken(self):
         """Return the lines since the last look, without what every line has."""
@@ -126,9 +128,9 @@ def test_unchanged_registrations_and_heartbeats_are_counted_and_not_logged(desk)
     desk.register(now_ms=30_000)
     desk.register(now_ms=60_000, data_version=DataVersion(2))
     desk.note(desk.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, 61_000))
-    desk.note(desk.state.query_data_version(CLUSTER, A, DataVersion(2), 1, 62_000))
+    desk.note(desk.state.query_data_version(CLUSTER, A, 1, 62_000))
     assert desk.taken() == []
-    assert desk.counts("heartbeats") == {
+    assert desk.counts(metrics.HEARTBEATS) == {
         (CLUSTER, "register"): 3,
         (CLUSTER, "heartbeat"): 1,
         (CLUSTER, "data_version"): 1,
@@ -157,11 +159,6 @@ def test_topics_that_a_new_master_lacks_are_logged_once(desk):
     assert desk.taken() == [line]
 
 
-def test_a_file_of_broker_sets_that_cannot_be_used_is_logged(desk):
-    desk.event_log.away_set_store_failed("disk full")
-    assert desk.taken() == [{"event": "broker_set_store_failed", "error": "disk full"}]
-
-
 def test_ignored_topics_are_logged_when_the_registration_changes(desk):
     desk.register()
     desk.taken()
@@ -179,8 +176,8 @@ def test_superseding_registration_is_one_line_with_both_addresses(desk):
     (line,) = desk.taken()
     assert (line["event"], line["addr"], line["former_addr"]) == ("broker_superseded", "new:10911", "broker-a-0:10911")
     assert line["silent_ms"] == 4_000
-    assert desk.counts("route_changes")[CLUSTER, "master"] == 2
-    assert desk.counts("unregistrations") == {(CLUSTER, "superseded"): 1}
+    assert desk.counts(metrics.ROUTE_CHANGES)[CLUSTER, "master"] == 2
+    assert desk.counts(metrics.UNREGISTRATIONS) == {(CLUSTER, "superseded"): 1}
 
 
 def test_conflict_is_logged_with_both_addresses_and_versions(desk):
@@ -198,7 +195,7 @@ def test_conflict_is_logged_with_both_addresses_and_versions(desk):
         "holder_addr": "broker-a-0:10911",
         "holder_state_version": 5,
     }
-    assert desk.counts("registrations")[CLUSTER, "conflict"] == 1
+    assert desk.counts(metrics.REGISTRATIONS)[CLUSTER, "conflict"] == 1
 
 
 def test_member_that_requests_the_id_of_a_newer_one_is_logged_as_evicted(desk):
@@ -217,7 +214,7 @@ def test_stale_registration_is_logged(desk):
     desk.register(connection_id=4, is_late=True)
     (line,) = desk.taken()
     assert (line["event"], line["addr"]) == ("registration_ignored", "broker-a-0:10911")
-    assert desk.counts("registrations")[CLUSTER, "rejected"] == 1
+    assert desk.counts(metrics.REGISTRATIONS)[CLUSTER, "rejected"] == 1
 
 
 @pytest.mark.parametrize(
@@ -235,10 +232,14 @@ def test_removal_is_logged_and_counted_with_reason_silence_and_timeout(desk, lea
     (line,) = desk.taken()
     assert (line["event"], line["silent_ms"], line["heartbeat_timeout_ms"]) == (event, silent_ms, 120_000)
     assert (line["was_master"], line["set_removed"], line["topics_removed"]) == (True, True, 2)
-    assert desk.counts("unregistrations") == {(CLUSTER, reason): 1}
-    changes = desk.counts("route_changes")
+    assert desk.counts(metrics.UNREGISTRATIONS) == {(CLUSTER, reason): 1}
+    changes = desk.counts(metrics.ROUTE_CHANGES)
     assert (changes[CLUSTER, "broker_removed"], changes[CLUSTER, "topic_removed"]) == (1, 2)
-    delays = {labels: each.sum for labels, each in desk.counters.detection_delay.histograms().items() if each.sum}
+    delays = {
+        labels: each.sum
+        for labels, each in desk.telemetry.timers[metrics.DETECTION_DELAY].histograms().items()
+        if each.sum
+    }
     assert delays == ({} if reason == "request" else {(reason,): silent_ms / 1000})
 
 
@@ -257,7 +258,7 @@ def test_stale_unregistration_is_logged(desk):
     assert desk.taken() == [
         {"event": "unregistration_ignored", "cluster": CLUSTER, "broker": "broker-a", "addr": "broker-a-0:10911"}
     ]
-    assert desk.counts("unregistrations") == {}
+    assert desk.counts(metrics.UNREGISTRATIONS) == {}
 
 
 # Numbers that have no line of their own
@@ -267,33 +268,33 @@ def test_registrations_are_counted_by_result(desk):
     desk.register()
     desk.register(now_ms=30_000)
     desk.register(now_ms=60_000, data_version=DataVersion(2), topics=topic_configs("TopicTest", "New"))
-    assert desk.counters.registrations.counts() == {
+    assert desk.telemetry.counters[metrics.REGISTRATIONS].counts() == {
         (CLUSTER, "first"): 1,
         (CLUSTER, "unchanged"): 1,
         (CLUSTER, "changed"): 1,
         (CLUSTER, "conflict"): 0,
         (CLUSTER, "rejected"): 0,
     }
-    assert desk.counters.registration_changed_topics.buckets[:3] == [1, 1, 1]
+    assert desk.telemetry.timers[metrics.REGISTRATION_TOPICS].histograms()[()].buckets[:3] == [1, 1, 1]
 
 
 def test_size_of_a_registration_is_counted(desk):
     desk.register(body_bytes=300)
-    assert desk.counters.registration_body_bytes.sum == 300
+    assert desk.telemetry.timers[metrics.REGISTRATION_BYTES].histograms()[()].sum == 300
 
 
 def test_first_registration_creates_removal_and_lateness_series_at_zero(desk):
     desk.register()
-    assert set(desk.counters.unregistrations.counts().values()) == {0}
-    assert desk.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 0}
+    assert set(desk.telemetry.counters[metrics.UNREGISTRATIONS].counts().values()) == {0}
+    assert desk.telemetry.counters[metrics.HEARTBEATS_LATE].counts() == {(CLUSTER, "broker-a"): 0}
 
 
 def test_heartbeats_are_counted_by_kind_with_their_intervals(desk):
     desk.register()
     desk.heartbeat(1_000)
     desk.heartbeat(4_000)
-    assert desk.counts("heartbeats") == {(CLUSTER, "register"): 1, (CLUSTER, "heartbeat"): 2}
-    intervals = desk.counters.heartbeat_interval.histograms()[CLUSTER,]
+    assert desk.counts(metrics.HEARTBEATS) == {(CLUSTER, "register"): 1, (CLUSTER, "heartbeat"): 2}
+    intervals = desk.telemetry.timers[metrics.HEARTBEAT_INTERVAL].histograms()[CLUSTER,]
     assert (sum(intervals.buckets), intervals.sum) == (2, 4.0)
 
 
@@ -316,9 +317,9 @@ def test_late_heartbeats_are_counted_until_the_set_is_removed(desk):
     desk.register()
     desk.register(now_ms=45_000)
     desk.register(now_ms=100_000)
-    assert desk.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 1}
+    assert desk.telemetry.counters[metrics.HEARTBEATS_LATE].counts() == {(CLUSTER, "broker-a"): 1}
     desk.note(lose_connection(desk.state, 1, now_ms=100_001))
-    assert desk.counters.heartbeats_late.counts() == {}
+    assert desk.telemetry.counters[metrics.HEARTBEATS_LATE].counts() == {}
 
 
 def test_route_changes_are_counted_by_kind(desk):
@@ -328,7 +329,7 @@ def test_route_changes_are_counted_by_kind(desk):
         topics=topic_configs("a", read_queue_nums=1) | topic_configs("b", perm=4) | topic_configs("c", "d"),
     )
     desk.note(desk.state.delete_topic("a", None))
-    assert desk.counts("route_changes") == {
+    assert desk.counts(metrics.ROUTE_CHANGES) == {
         (CLUSTER, "broker_added"): 1,
         (CLUSTER, "master"): 1,
         (CLUSTER, "topic_added"): 4,
@@ -336,27 +337,6 @@ def test_route_changes_are_counted_by_kind(desk):
         (CLUSTER, "queues"): 1,
         (CLUSTER, "perm"): 1,
     }
-
-
-NOTIFICATION = NotifyMinBrokerIdChange(
-    broker_name="broker-a",
-    min_broker_id=1,
-    min_broker_addr="a1:10911",
-    offline_broker_addr="a0:10911",
-    ha_broker_addr=None,
-    recipients=("a1:10911", "a2:10911", "a3:10911"),
-)
-
-
-def test_notification_is_logged_and_counted_with_the_members_reached(desk):
-    desk.event_log.notification_failed(NOTIFICATION, "a2:10911", InvokeTimeout("a2:10911", 3000))
-    desk.event_log.notification_sent(NOTIFICATION, 2)
-    failed, sent = desk.taken()
-    assert (failed["event"], failed["addr"]) == ("min_broker_id_notification_failed", "a2:10911")
-    assert "no answer within 3000 ms" in failed["error"]
-    assert (sent["event"], sent["offline_addr"], len(sent["recipients"])) == ("min_broker_id_notified", "a0:10911", 3)
-    assert sent["reached"] == 2
-    assert desk.counters.notifications.counts() == {("sent",): 2, ("failed",): 1}
 
 
 # What operators change
@@ -433,7 +413,7 @@ async def test_kv_change_is_audited_with_requester_and_both_values(desk):
         "old": None,
         "new": "1",
     }
-    assert desk.counters.kv_changes.counts() == {("stored",): 1, ("failed",): 0}
+    assert desk.telemetry.counters[metrics.KV_CHANGES].counts() == {("stored",): 1, ("failed",): 0}
 
 
 async def test_change_without_a_request_is_audited_without_a_requester(desk):
@@ -478,7 +458,11 @@ def test_change_that_cannot_be_stored_is_logged_as_an_error(desk):
     kv, config = desk.lines.decoded()
     assert (kv["event"], kv["level"], kv["error"]) == ("kv_store_failed", "error", "kvConfig.json: no space left")
     assert (config["event"], config["level"]) == ("config_store_failed", "error")
-    assert desk.counters.kv_changes.counts()["failed",] == desk.counters.config_changes.counts()["failed",] == 1
+    assert (
+        desk.telemetry.counters[metrics.KV_CHANGES].counts()["failed",]
+        == desk.counters.config_changes.counts()["failed",]
+        == 1
+    )
 
 
 # Connections and requests
@@ -546,7 +530,7 @@ def test_refused_registration_is_counted_for_its_cluster(desk):
     desk.register()
     desk.event_log.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
     desk.taken()
-    counts = desk.counters.registrations.counts()
+    counts = desk.telemetry.counters[metrics.REGISTRATIONS].counts()
     # A cluster that nobody registered in may be an invention.
     assert (counts[OTHER, "rejected"], counts[CLUSTER, "rejected"]) == (1, 1)
 
@@ -570,21 +554,3 @@ def test_connections_are_logged_at_debug_and_slow_readers_at_warning(desk):
         ("connection_refused", "warning"),
         ("slow_reader_disconnected", "warning"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("before", "state", "event", "error"),
-    [
-        (CheckState.WAITING, CheckState.REFUSED, "role_address_not_applied", "connection refused"),
-        (CheckState.REFUSED, CheckState.IN_FORCE, "role_address_applied", None),
-        (CheckState.IN_FORCE, CheckState.FAILING, "role_address_failing", "connection refused"),
-        (CheckState.FAILING, CheckState.IN_FORCE, "role_address_recovered", None),
-    ],
-)
-def test_what_becomes_of_a_role_address_is_one_line(before, state, event, error):
-    desk = Desk()
-    check = AddressCheck(RoleAddressUse("broker-a", 0, "10.9.0.5:10911"), state, 0, problem=error or "")
-    desk.event_log.role_address_checked(CheckChange(check, before))
-    (line,) = desk.lines.decoded()
-    assert (line["event"], line["broker"], line["broker_id"], line["addr"]) == (event, "broker-a", 0, "10.9.0.5:10911")
-    assert line.get("error") == error

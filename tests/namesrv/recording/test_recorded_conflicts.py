@@ -6,7 +6,7 @@ from route_states import register_broker
 
 from history.rows import Moment, RowMaker
 from namesrv.core.route_state import RouteState
-from namesrv.recording.rows import SetsChanged
+from namesrv.recording.rows import SetsChanged, is_recorded
 from namesrv.settings.config import NameServerConfig
 
 MOMENT = Moment(1_700_000_000_000_000, 1)
@@ -29,7 +29,7 @@ def state():
 def recorded(state, **values):
     """What becomes of a registration, as columns of rows."""
     outcome = register_broker(state, a_registration(**values), now_ms=4)
-    happening = SetsChanged(outcome.events, state.take_changes())
+    happening = SetsChanged([event for event in outcome.events if is_recorded(event)], state.take_changes())
     return [row.columns for row in happening.rows(RowMaker("host_9876", 1, "namesrv"), MOMENT)]
 
 

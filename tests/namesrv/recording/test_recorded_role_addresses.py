@@ -15,11 +15,11 @@ from history.rows import BrokerRef
 from namesrv.core.role_addresses.checks import AddressMove, RoleAddressUse
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.core.route_state import RouteState
-from namesrv.recording.route_recorder import GivenRoleAddresses, RoleAddressEvent
+from namesrv.recording.route_recorder import GivenRoleAddresses, role_address_event
 from namesrv.settings.config import NameServerConfig
 
 RULE = f'[[roleAddress]]\nset = "{BROKER}"\nmaster = "{ROLE}"\nverify = false\n'
-GIVEN = RoleAddressEvent("given", BrokerRef(CLUSTER, BROKER, 0), ROLE, is_checked=False)
+GIVEN = role_address_event("given", BrokerRef(CLUSTER, BROKER, 0), ROLE, is_checked=False)
 NEXT = {"brokerIP1": "10.0.0.9", "listenPort": "10911"}
 NEXT_ADDRESS = "10.0.0.9:10911"
 
@@ -56,7 +56,7 @@ def test_move_of_a_masters_address_alone_is_recorded():
     recorded.register()
     assert recorded.given.moved(move._replace(use=RoleAddressUse(BROKER, 1, ROLE))) is None
     broker = BrokerRef(CLUSTER, BROKER, 0, NEXT_ADDRESS)
-    expected = RoleAddressEvent("leads", broker, ROLE, is_checked=True, former_addr=an_address(broker_id=0))
+    expected = role_address_event("leads", broker, ROLE, an_address(broker_id=0), is_checked=True)
     assert recorded.given.moved(move) == expected
 
 

@@ -15,7 +15,7 @@ from history.past.topic_replay import TopicReplay
 from history.rows import Moment, RowMaker, encoded
 from namesrv.core.route_state import RouteState
 from namesrv.recording import rows
-from namesrv.recording.rows import OrderConfiguration, RouteProperties, SetsChanged, configured, snapshot
+from namesrv.recording.rows import RouteProperties, SetsChanged, configured, order_configuration, snapshot
 from namesrv.settings.config import NameServerConfig
 
 TOPICS = ("T0", "T1", "T2", "%RETRY%g")
@@ -98,7 +98,7 @@ def test_mappings_and_orders_are_shown_in_snapshots_and_are_no_changes_there():
     register_broker(state, a_registration(mappings={TOPIC: a_mapping()}), 0)
     maker = RowMaker("host_9876", 1, "namesrv")
     properties = RouteProperties(support_acting_master=False, order_message_enable=True)
-    pieces = [configured(properties), OrderConfiguration("snapshot", TOPIC, f"{BROKER}:8"), *pieces_of(state.tables)]
+    pieces = [configured(properties), order_configuration("snapshot", TOPIC, f"{BROKER}:8"), *pieces_of(state.tables)]
     rows = [row for piece in pieces for row in piece.rows(maker, MOMENT)]
     assert {row.columns["event_type"] for row in rows} == {"configured", "snapshot", "queues", "finished"}
     story = TopicReplay(TOPIC)

@@ -27,8 +27,8 @@ async def test_registered_broker_is_in_the_routes_of_its_topics(desk):
 async def test_registration_without_identity_is_refused_with_the_missing_field(desk, field):
     fields = {key: value for key, value in MASTER.items() if key != field}
     answer = await desk.request(RequestCode.REGISTER_BROKER, fields, TOPICS)
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert field in answer.remark
+    missing = f"REGISTER_BROKER needs the header field {field}, which is missing or not readable"
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, missing)
     assert len(desk.state.tables.brokers) == 0
     assert len(desk.state.tables.live) == 0
 

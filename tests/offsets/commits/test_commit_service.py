@@ -85,7 +85,7 @@ async def test_entries_are_counted_and_changes_of_operators_are_told_and_recorde
         await site.commit(an_offset(4))
         await site.service.reset([an_offset(2), an_offset(9, 1)], "alice")
         await site.service.delete(BILLING, "bob")
-        counted = site.telemetry._counts[RESULTS].counts()
+        counted = site.telemetry.counters[RESULTS].counts()
         assert counted["commit", "ok"] == counted["commit", "stale"] == counted["commit", "refused"] == 1
         assert (counted["reset", "ok"], counted["delete", "ok"]) == (2, 2)
         told = [line for line in site.lines.decoded() if line["event"] == "offsets_changed"]

@@ -384,7 +384,7 @@ async def test_store_that_cannot_be_read_ends_no_round(site, monkeypatch):
 
     monkeypatch.setattr(site.controller.scaling.operations, "under_way", fail)
     assert not await site.autoscaler.prepare()
-    assert site.controller.telemetry._counts[ROUNDS_FAILED].counts() == {(): 1}
+    assert site.controller.telemetry.counters[ROUNDS_FAILED].counts() == {(): 1}
     assert site.events("scaling_round_failed")[0]["error"] == "gone"
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from namesrv.core.registration.body import decode_registration
 from namesrv.core.registration.json_body import VALUE_BYTES_MAX
+from namesrv.core.tables.topic_table import TOPICS_MAX
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.topics import TOPICS_MAX
 from namesrv.refusals import RegistrationRefused
 from remoting.protocol.codes import VERSION_3_0_11, VERSION_5_0_0
 

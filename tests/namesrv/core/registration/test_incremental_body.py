@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from namesrv.core.registration import accepted_topics, incremental_body
+from namesrv.core.tables.topic_table import TopicSettings
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.topics import TopicSettings
 from remoting.protocol.codec import decode_body
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody
 

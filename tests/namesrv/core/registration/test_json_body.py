@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from namesrv.core.registration.accepted_topics import FILTER_SERVERS_MAX
 from namesrv.core.registration.body import decode_registration
 from namesrv.core.registration.json_body import SKIPPED_BYTES_MAX, VALUE_BYTES_MAX
+from namesrv.core.tables.topic_table import TOPICS_MAX
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.topics import TOPICS_MAX
 from namesrv.refusals import RegistrationRefused
 from remoting.protocol.fastjson import BARE_KEYS_BYTES_MAX, Dialect, encode
 

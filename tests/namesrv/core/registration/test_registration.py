@@ -24,6 +24,7 @@ from route_tables import route_tables
 
 from namesrv.core.registration import registration
 from namesrv.core.tables.change import RouteTables, SetChange
+from namesrv.core.tables.topic_table import QueueChanges, QueueTransition
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -34,7 +35,6 @@ from namesrv.core.values.effects import (
     RegistrationResult,
     RouteChanges,
 )
-from namesrv.core.values.topics import QueueChanges, QueueTransition
 from namesrv.refusals import RegistrationRefused
 from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ
 

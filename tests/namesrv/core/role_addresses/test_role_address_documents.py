@@ -145,12 +145,7 @@ def test_ports_that_collide_for_clients_with_a_vip_channel_are_refused(port):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("", ""),
-        ("", '["10.0.0.0/8"]'),
-        ('["10.0.0.0/8"]', '["fd00::/8", "10.1.0.0/16"]'),
-    ],
+    ("first", "second"), [("", ""), ("", '["10.0.0.0/8"]'), ('["10.0.0.0/8"]', '["fd00::/8", "10.1.0.0/16"]')]
 )
 def test_two_rules_of_one_set_or_pattern_for_the_same_peers_are_refused(first, second):
     for name in ("broker-a", "broker-*"):

@@ -1,7 +1,7 @@
 """A broker lives as long as one of the connections over which it registers; one it no longer uses does not count."""
 
 import pytest
-from builders import BROKER, CLUSTER, a_data_version, a_live_key, a_registration
+from builders import BROKER, CLUSTER, a_live_key, a_registration
 from route_states import expire, lose_connection, register_broker
 
 from namesrv.core.route_state import RouteState
@@ -112,14 +112,14 @@ def test_a_broker_that_only_compares_versions_keeps_its_connections(state):
     register_each(state, [1, 2], period_ms=1, from_ms=0, to_ms=0)
     for now_ms in range(30_000, 300_001, 30_000):
         for connection_id in (1, 2):
-            state.query_data_version(CLUSTER, MASTER, a_data_version(), connection_id, now_ms)
+            state.query_data_version(CLUSTER, MASTER, connection_id, now_ms)
     assert lose_connection(state, 2, now_ms=301_000) == only_probed(1)
     assert removed(expire(state, now_ms=344_999)) == []
 
 
 def test_version_query_over_foreign_connection_does_not_become_a_connection_of_the_broker(state):
     register(state, 1, now_ms=0)
-    state.query_data_version(CLUSTER, MASTER, a_data_version(), 9, now_ms=1_000)
+    state.query_data_version(CLUSTER, MASTER, 9, now_ms=1_000)
     assert state.tables.live.get(MASTER).connections == (1,)
     assert removed(lose_connection(state, 1, now_ms=2_000)) == LOST
 

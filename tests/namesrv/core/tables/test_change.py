@@ -12,9 +12,9 @@ from namesrv.core.tables.change import (
     with_perms,
     without_write,
 )
+from namesrv.core.tables.topic_table import compare_topics
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import RouteChanges
-from namesrv.core.values.topics import compare_topics
 from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 
@@ -80,11 +80,7 @@ def test_queues_with_another_permission_are_otherwise_the_same():
 
 @pytest.mark.parametrize(
     ("perm", "left"),
-    [
-        (WRITABLE, READ_ONLY),
-        (PERM_WRITE, 0),
-        (PERM_READ | PERM_WRITE | PERM_INHERIT, PERM_READ | PERM_INHERIT),
-    ],
+    [(WRITABLE, READ_ONLY), (PERM_WRITE, 0), (PERM_READ | PERM_WRITE | PERM_INHERIT, PERM_READ | PERM_INHERIT)],
 )
 def test_a_writable_topic_loses_the_write_permission_only(perm, left):
     assert dict(without_write(queue_datas(TOPIC, perm=perm))) == queue_datas(TOPIC, perm=left)

@@ -5,9 +5,9 @@ from builders import a_queue_data, queue_datas
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv.core.tables.topic_table import QueueChanges, QueueTransition, compare_topics
 from namesrv.core.values import cooperative
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.topics import QueueChanges, QueueTransition, compare_topics
 
 FEW, MANY = a_queue_data(read_queue_nums=4), a_queue_data(read_queue_nums=8)
 
