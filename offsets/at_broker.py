@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, prove
-from offsets.queue_proof import QueueEnds, QueuePlace
+from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, QueueEnds, QueuePlace, prove
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import broker_options, broker_runtime

@@ -1,10 +1,13 @@
 """What repairs tell. Pure."""
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import ClassVar, Final
 
-from history.offset_families import OFFSET_CHANGE_BY_OPERATOR, OFFSET_REPAIR
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.offset_families import OFFSET_REPAIR
+from history.rows import BrokerRef, Record
+from offsets.operator_rows import ChangedQueue, Recorded, Records, change_by_operator
 from offsets.repair.runs import RepairedQueue, Run
 from serving.logging.events import Level
 from serving.shapes.offsets import Outcome
@@ -36,7 +39,6 @@ SETS_TO_REPAIR: Final = Gauge("sets_to_repair", "Broker sets with such offsets."
 REPAIRS_RUNNING: Final = Gauge("repairs_running", "Broker sets whose offsets are being repaired.")
 FIRST_WRITE: Final = Timer("repair_first_write_seconds", "From the notice of a promotion to the first write.")
 
-_WRITTEN: Final = (Outcome.PUSHED, Outcome.SET_BACK)
 _REASONS_MAX: Final = 20
 _TEXT_MAX: Final = 500
 
@@ -118,70 +120,35 @@ class RepairRows(Event, frozen=True, kw_only=True):
         yield Count(MESSAGES_AGAIN, (), self.of.messages_again)
         yield Count(MESSAGES_SKIPPED, (), self.of.messages_skipped)
 
-    def rows(self) -> Iterable["RecordedRun"]:
-        return (RecordedRun(self.of),)
+    def rows(self) -> tuple[Records]:
+        return (Records(partial(_records_of, self.of)),)
 
 
-class AppliedRows(Event, frozen=True, kw_only=True):
-    """The rows of a run that an operator has applied."""
-
-    level = None
-    of: Run
-
-    def rows(self) -> Iterable["RecordedChange"]:
-        return (RecordedChange(self.of),)
-
-
-class RecordedRun:
-    """A run as rows of the history: one for each group in a topic that was not right, and one of the run."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        run, broker = self._run, _broker(self._run)
-        common = {"run": run.number, "cause": run.cause, "master_epoch": run.master_epoch}
-        for (group, topic), queues in _by_group(run).items():
-            columns = {"group": group, "topic": topic, **common, **_sums(queues, len(queues))}
-            yield maker.row(OFFSET_REPAIR, "repaired", moment, broker, **columns)
-        columns = {
-            **common,
-            **_sums(run.queues, sum(run.counts.values())),
-            "duration_ms": run.took_ms,
-            "problem": run.problem[:_TEXT_MAX] or None,
-        }
-        yield maker.row(OFFSET_REPAIR, "run", moment, broker, **columns)
+def _records_of(run: Run) -> Iterator[Record]:
+    """Yield the rows of a run: one for each group in a topic that was not right, and one of the run."""
+    broker = _broker(run)
+    common = {"run": run.number, "cause": run.cause, "master_epoch": run.master_epoch}
+    groups: dict[tuple[str, str], list[RepairedQueue]] = {}
+    for queue in run.queues:
+        groups.setdefault((queue.group, queue.topic), []).append(queue)
+    for (group, topic), queues in groups.items():
+        columns = {"group": group, "topic": topic, **common, **_sums(queues, len(queues))}
+        yield Record(OFFSET_REPAIR, "repaired", broker, columns)
+    sums = _sums(run.queues, sum(run.counts.values()))
+    columns = {**common, **sums, "duration_ms": run.took_ms, "problem": run.problem[:_TEXT_MAX] or None}
+    yield Record(OFFSET_REPAIR, "run", broker, columns)
 
 
-class RecordedChange:
-    """A run that an operator has applied, as rows of the history: one for each group in a topic."""
+def applied_rows(run: Run) -> Recorded:
+    """Return the rows of a run that an operator has applied."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def queues() -> Iterator[ChangedQueue]:
+        for queue in run.queues:
+            is_done = queue.outcome in (Outcome.PUSHED, Outcome.SET_BACK)
+            if is_done or queue.outcome is Outcome.FAILED:
+                yield ChangedQueue(_broker(run), queue.group, queue.topic, queue.shown, queue.offset, is_done)
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        run, broker = self._run, _broker(self._run)
-        for (group, topic), queues in _by_group(run).items():
-            done = [queue for queue in queues if queue.outcome in _WRITTEN]
-            failed = sum(queue.outcome is Outcome.FAILED for queue in queues)
-            if done or failed:
-                yield maker.row(
-                    OFFSET_CHANGE_BY_OPERATOR,
-                    "repair",
-                    moment,
-                    broker,
-                    group=group,
-                    topic=topic,
-                    writer=run.applied_by,
-                    target="broker",
-                    change_id=str(run.number),
-                    queues=len(done),
-                    created=sum(queue.shown is None for queue in done),
-                    removed=0,
-                    messages_again=sum(_moved(queue, -1) for queue in done),
-                    messages_skipped=sum(_moved(queue, 1) for queue in done),
-                    failed=failed,
-                )
+    return change_by_operator("repair", run.applied_by, "broker", queues, str(run.number))
 
 
 def run_event(run: Run, kind: type[_RunEvent], **more: str) -> _RunEvent:
@@ -209,40 +176,20 @@ def _broker(run: Run) -> BrokerRef:
     return BrokerRef(run.cluster or None, run.broker_name, broker_addr=run.address)
 
 
-def _by_group(run: Run) -> dict[tuple[str, str], list[RepairedQueue]]:
-    groups: dict[tuple[str, str], list[RepairedQueue]] = {}
-    for queue in run.queues:
-        groups.setdefault((queue.group, queue.topic), []).append(queue)
-    return groups
-
-
-def _moved(queue: RepairedQueue, direction: int) -> int:
-    """Return how far an offset was moved forward (1) or back (-1), or 0 if it was not."""
-    if queue.offset is None or queue.shown is None:
-        return 0
-    return max(direction * (queue.offset - queue.shown), 0)
-
-
 def _sums(queues: Iterable[RepairedQueue], total: int) -> dict[str, object]:
     """Return the columns of a row about some queues; what is not among them was right."""
     queues = list(queues)
-    counts = {outcome: sum(queue.outcome is outcome for queue in queues) for outcome in Outcome}
-    reasons: dict[str, int] = {}
-    for queue in queues:
-        reason = f"{queue.outcome.value}: {queue.why[:80]}" if queue.why else queue.outcome.value
-        reasons[reason] = reasons.get(reason, 0) + 1
+    columns = (Outcome.PUSHED, Outcome.SET_BACK, Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)
+    counts = {outcome.name.lower(): sum(queue.outcome is outcome for queue in queues) for outcome in columns}
+    reasons = Tally(
+        f"{queue.outcome.value}: {queue.why[:80]}" if queue.why else queue.outcome.value for queue in queues
+    )
     undone = [queue for queue in queues if queue.outcome in (Outcome.WOULD_CHANGE, Outcome.FAILED)]
     return {
         "queues": total,
-        "pushed": counts[Outcome.PUSHED],
-        "set_back": counts[Outcome.SET_BACK],
-        "would_change": counts[Outcome.WOULD_CHANGE],
-        "not_proved": counts[Outcome.NOT_PROVED],
-        "failed": counts[Outcome.FAILED],
+        **counts,
         "messages_spared": sum(queue.messages_again for queue in queues if queue.outcome is Outcome.PUSHED),
         "messages_again": sum(queue.messages_again for queue in undone),
         "messages_skipped": sum(queue.messages_skipped for queue in undone),
-        "reasons": [f"{reason} {count}" for reason, count in sorted(reasons.items(), key=lambda row: -row[1])][
-            :_REASONS_MAX
-        ],
+        "reasons": [f"{reason} {count}" for reason, count in reasons.most_common(_REASONS_MAX)],
     }

@@ -21,8 +21,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, BrokerOptions, ShownOffsets, for_all
-from offsets.proof import Fingerprint, LogBefore
-from offsets.queue_proof import Proved, begins_behind, first_behind, proved_offset
+from offsets.proof import Fingerprint, LogBefore, Proved, begins_behind, first_behind, proved_offset
 from offsets.readings.reading import KnownBefore
 from offsets.repair.rules import LASTED_MS, Before, BrokerNow, Decision, QueueNow, ahead_of, decide, may_push
 from offsets.repair.runs import RepairedQueue

@@ -22,13 +22,13 @@ from offsets.repair.events import (
     OFFSETS_TO_REPAIR,
     REPAIRS_RUNNING,
     SETS_TO_REPAIR,
-    AppliedRows,
     FirstWrite,
     OffsetsLost,
     OffsetsRepaired,
     RepairApplied,
     RepairNotKept,
     RepairRows,
+    applied_rows,
     run_event,
 )
 from offsets.repair.one_pass import Allowed, RepairPass
@@ -187,7 +187,7 @@ class Repairer:
         run = replace(run, applied_unix_ms=self._clock.unix_ms(), applied_by=writer)
         await self._keep(run, kept)
         self._emit(run_event(run, RepairApplied, writer=writer))
-        self._emit(AppliedRows(of=run))
+        self._emit(applied_rows(run))
         return run
 
     async def _follow(self, master: SetMaster, kind: MasterChangeKind, changed_ms: int) -> None:

@@ -1,12 +1,11 @@
 """What restores tell. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, Self
 
-from history.offset_families import OFFSET_CHANGE_BY_OPERATOR
-from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.rows import BrokerRef
+from offsets.operator_rows import ChangedQueue, Recorded, change_by_operator
 from offsets.restore.operations import Operation
-from offsets.restore.rules import RestoredQueue  # noqa: TC001
 from serving.logging.events import Level
 from serving.shapes.offsets import Status
 from serving.telemetry.events import Count, Counter, Event
@@ -54,14 +53,8 @@ class OffsetsRestored(Event, frozen=True, kw_only=True):
         )
 
     def counted(self) -> Iterator[Count]:
-        amounts = {
-            Status.DONE: self.done,
-            Status.NOT_PROVED: self.not_proved,
-            Status.FAILED: self.failed,
-            Status.RIGHT: self.right,
-        }
-        for status, amount in amounts.items():
-            if amount:
+        for status in (Status.DONE, Status.NOT_PROVED, Status.FAILED, Status.RIGHT):
+            if amount := getattr(self, status.name.lower()):
                 yield Count(RESTORED, (status.value,), amount)
 
 
@@ -73,44 +66,13 @@ class OperationNotKept(Event, frozen=True, kw_only=True):
     error: str
 
 
-class OperationRows(Event, frozen=True, kw_only=True):
-    """The rows of an operation."""
+def operation_rows(operation: Operation) -> Recorded:
+    """Return the rows of an operation."""
 
-    level = None
-    operation: Operation
-
-    def rows(self) -> Iterable["_RecordedOperation"]:
-        return (_RecordedOperation(self.operation),)
-
-
-class _RecordedOperation:
-    """An operation as rows of the history: one for each group in a topic on a set."""
-
-    def __init__(self, operation: Operation) -> None:
-        self._operation = operation
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        operation = self._operation
-        groups: dict[tuple[str, str, str, str], list[RestoredQueue]] = {}
+    def queues() -> Iterator[ChangedQueue]:
         for queue in operation.queues:
             if queue.status in (Status.DONE, Status.FAILED):
-                groups.setdefault((queue.cluster, queue.broker_name, queue.group, queue.topic), []).append(queue)
-        for (cluster, broker_name, group, topic), queues in groups.items():
-            done = [queue for queue in queues if queue.status is Status.DONE]
-            yield maker.row(
-                OFFSET_CHANGE_BY_OPERATOR,
-                operation.kind.value,
-                moment,
-                BrokerRef(cluster or None, broker_name),
-                group=group,
-                topic=topic,
-                writer=operation.writer,
-                target="broker",
-                change_id=operation.operation_id,
-                queues=len(done),
-                created=sum(queue.old is None for queue in done),
-                removed=0,
-                messages_again=sum(queue.messages_again or 0 for queue in done),
-                messages_skipped=sum(queue.messages_never or 0 for queue in done),
-                failed=len(queues) - len(done),
-            )
+                broker, is_done = BrokerRef(queue.cluster or None, queue.broker_name), queue.status is Status.DONE
+                yield ChangedQueue(broker, queue.group, queue.topic, queue.old, queue.new, is_done)
+
+    return change_by_operator(operation.kind.value, operation.writer, "broker", queues, operation.operation_id)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, for_all
-from offsets.queue_proof import QueueEnds
+from offsets.proof import QueueEnds
 from offsets.restore.restorer import RestoreRefused
 from offsets.sets.followed import FollowedSet
 from remoting.admin.client import AdminClient

@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from offsets.kept_documents import KeptDocuments
+from offsets.readings.reading import Reading
 from offsets.restore.rules import RestoredQueue, Wanted
 from offsets.values import SetName
-from remoting.admin.log_epochs import LogEpoch
 from serving.durable_file import DurableFileError
 from serving.shapes.offsets import Status
 
@@ -33,28 +33,6 @@ class OperationKind(enum.StrEnum):
     UNDO = "undo"
 
 
-class SetLog(msgspec.Struct, frozen=True, array_like=True):
-    """The log of a set's master when an operation read what the broker showed: what an undo proves by."""
-
-    cluster: str
-    broker_name: str
-    address: str
-    master_epoch: int | None
-    boot_unix_ms: int | None
-    first_end: int
-    second_end: int
-    epochs: tuple[tuple[int, int], ...] | None
-
-    @property
-    def set_name(self) -> SetName:
-        return SetName(self.cluster, self.broker_name)
-
-    def log_epochs(self) -> tuple[LogEpoch, ...] | None:
-        if self.epochs is None:
-            return None
-        return tuple(LogEpoch(epoch=epoch, start_offset=start) for epoch, start in self.epochs)
-
-
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One operation, with what was there before."""
 
@@ -65,7 +43,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     #: When it began.
     unix_ms: int
     queues: tuple[RestoredQueue, ...]
-    logs: tuple[SetLog, ...]
+    #: The logs of the masters when their offsets were read, as readings without offsets: what an undo proves by.
+    logs: tuple[Reading, ...]
     #: The operation that it has undone; blank for none.
     undoes: str = ""
     #: False if the process ended before the outcomes were known: what would change may have been written.

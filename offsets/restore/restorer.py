@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, NotServing, OtherBroker, ShownOffsets, for_all
-from offsets.queue_proof import Proved, QueueEnds, proved_offset
+from offsets.proof import Proved, QueueEnds, proved_offset
 from offsets.readings.jumps import JUMPS_MAX, UNWANTED
 from offsets.readings.reading import Reading
 from offsets.readings.readings import Readings
-from offsets.restore.events import OffsetsRestored, OperationNotKept, OperationRows
-from offsets.restore.operations import Operation, OperationKind, Operations, SetLog
+from offsets.restore.events import OffsetsRestored, OperationNotKept, operation_rows
+from offsets.restore.operations import Operation, OperationKind, Operations
 from offsets.restore.rules import (
     RESTORED_MAX,
     Options,
@@ -179,7 +179,7 @@ class Restorer:
                 if isinstance(run, SetProblem):
                     problems.append(run)
                     continue
-                run.reading = _reading_of(log, operation.unix_ms)
+                run.reading = log
                 run.before, run.own = self._readings.log_before(run.reading)
                 run.wanted = operation.undone(log.set_name, is_forced=is_forced)
                 runs.append(run)
@@ -303,7 +303,7 @@ class Restorer:
             unix_ms=unix_ms,
             undoes=change.undoes,
             queues=tuple(_queues(runs)),
-            logs=tuple(run.log_now for run in runs if run.log_now is not None),
+            logs=tuple(run.seen(run.log, unix_ms) for run in runs if run.log is not None),
             is_finished=False,
         )
         await self._operations.keep(operation)
@@ -315,7 +315,7 @@ class Restorer:
             # Its offsets are written, and what was kept before undoes them.
             self._emit(OperationNotKept(error=str(error)))
         self._emit(OffsetsRestored.of(operation))
-        self._emit(OperationRows(operation=operation))
+        self._emit(operation_rows(operation))
         return Restored(operation.operation_id, operation.queues, problems)
 
 
@@ -332,8 +332,9 @@ class _SetRun:
         self.own: list[Fingerprint] = []
         self.wanted: list[Wanted] = []
         self.queues: dict[QueueKey, RestoredQueue] = {}
-        #: The log when the broker was looked at.
-        self.log_now: SetLog | None = None
+        #: The log when the broker was looked at, and where it ended once its offsets were read.
+        self.log: BrokerLog | None = None
+        self._second_end = 0
         self._same_until = 0
         self._why_unproved = "no reading has it"
 
@@ -355,7 +356,7 @@ class _SetRun:
             for wanted in self.wanted:
                 self._take(wanted.key, Status.FAILED, None, wanted.offset, str(error))
             return
-        self.log_now = _set_log(self.master, log, second.now.end)
+        self.log, self._second_end = log, second.now.end
         now = await self._look(shown, log, resets_on_server=options.resets_on_server)
         by_queue: dict[tuple[str, int], list[Wanted]] = defaultdict(list)
         for wanted in self.wanted:
@@ -373,6 +374,23 @@ class _SetRun:
                 self._decide(wanted, now[wanted.key], proved)
 
         await for_all(by_queue, prove)
+
+    def seen(self, log: BrokerLog, unix_ms: int) -> Reading:
+        """Return the log when the broker was looked at as a reading without offsets."""
+        return Reading(
+            set_name=self.at.set_name,
+            master=self.master.address,
+            master_epoch=self.master.master_epoch,
+            boot_unix_ms=log.boot_unix_ms,
+            began_ms=0,
+            ended_ms=0,
+            ended_unix_ms=unix_ms,
+            log_begin=0,
+            first_end=log.now.end,
+            second_end=self._second_end,
+            epochs=None if log.now.epochs is None else tuple(log.now.epochs),
+            offsets={},
+        )
 
     async def apply(self) -> None:
         """Write what is to be written, and read it back; may be cancelled: the statuses are true then too."""
@@ -484,38 +502,6 @@ class _SetRun:
             self._became(queue, Status.FAILED, f"sent, and not answered: {error}")
         else:
             sent.append(queue)
-
-
-def _set_log(master: SetMaster, log: BrokerLog, second_end: int) -> SetLog:
-    epochs = log.now.epochs
-    return SetLog(
-        master.set_name.cluster,
-        master.set_name.broker_name,
-        master.address,
-        master.master_epoch,
-        log.boot_unix_ms,
-        log.now.end,
-        second_end,
-        None if epochs is None else tuple((epoch.epoch, epoch.start_offset) for epoch in epochs),
-    )
-
-
-def _reading_of(log: SetLog, unix_ms: int) -> Reading:
-    """Return what an operation read as a reading without offsets."""
-    return Reading(
-        set_name=log.set_name,
-        master=log.address,
-        master_epoch=log.master_epoch,
-        boot_unix_ms=log.boot_unix_ms,
-        began_ms=0,
-        ended_ms=0,
-        ended_unix_ms=unix_ms,
-        log_begin=0,
-        first_end=log.first_end,
-        second_end=log.second_end,
-        epochs=log.log_epochs(),
-        offsets={},
-    )
 
 
 def _too_many() -> RestoreRefused:

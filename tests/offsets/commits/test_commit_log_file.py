@@ -10,8 +10,8 @@ import pytest
 from commit_builders import a_change, a_row
 from commit_sites import CLOCK, embedded
 
-from offsets.commits import embedded as embedded_module
 from offsets.commits import log_file
+from offsets.commits import log_file as log_file_module
 from offsets.commits.events import CommitsLost
 from offsets.commits.log_file import FILE_NAME, FileProblem, LogFile, StoreBusy
 
@@ -59,8 +59,8 @@ async def test_callers_that_wait_for_the_disk_share_a_transaction(tmp_path):
 
 
 async def test_records_are_folded_into_rows_while_commits_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedded_module, "RECORDS_BYTES_MAX", 4_000)
-    monkeypatch.setattr(embedded_module, "FOLD_ROWS", 7)
+    monkeypatch.setattr(log_file_module, "RECORDS_BYTES_MAX", 4_000)
+    monkeypatch.setattr(log_file_module, "FOLD_ROWS", 7)
     expected = {}
     async with embedded(tmp_path / "a") as site:
         for offset in range(1, 150):
@@ -84,7 +84,7 @@ async def test_row_whose_deletion_was_forgotten_leaves_the_file(tmp_path, monkey
         await site.store.store([a_change(-1, epoch=1, unix_ms=1), a_change(5, row=a_row("other"))])
         site.store.write_again(site.table.forget_deleted(CLOCK.unix_ms()))
         site.table.drop_empty()
-        monkeypatch.setattr(embedded_module, "RECORDS_BYTES_MAX", 0)
+        monkeypatch.setattr(log_file_module, "RECORDS_BYTES_MAX", 0)
         await site.store.store([a_change(6, row=a_row("other"))])
         await site.store._folding
     async with embedded(tmp_path) as after:
