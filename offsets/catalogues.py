@@ -14,8 +14,8 @@ from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
 from offsets.order import events as order_events
 from offsets.order import service as order_service
-from offsets.readings import events as reading_events
-from offsets.readings import jumps
+from offsets.readings import files as reading_files
+from offsets.readings import jumps, readings
 from offsets.repair import events as repair_events
 from offsets.restore import events as restore_events
 from offsets.sets import by_controllers, by_name_servers, following
@@ -30,7 +30,8 @@ MODULES: Final = (
     following,
     by_controllers,
     by_name_servers,
-    reading_events,
+    readings,
+    reading_files,
     jumps,
     repair_events,
     restore_events,

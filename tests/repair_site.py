@@ -5,8 +5,8 @@ import asyncio
 from fakes.clock import FakeClock
 from offset_fuzz.brokers import CLUSTER, SET, Broker
 
+from offsets.at_broker import fingerprint_of
 from offsets.proof import Fingerprint
-from offsets.readings.reader import fingerprint_of
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.repair.repairer import Repairer
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster

@@ -21,36 +21,63 @@ from zlib import crc32
 
 import msgspec
 
-from offsets.at_broker import AtBroker
+from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerOptions, LogWatch, NotServing, OtherBroker
 from offsets.proof import Fingerprint, LogBefore
-from offsets.readings.events import (
-    FILE_BYTES,
-    READ,
-    REPLICAS_IDLE,
-    SETS_READ,
-    SETS_STALE,
-    MasterNotRead,
-    ReplicaCopiesNothing,
-)
 from offsets.readings.files import ReadingFiles
 from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, jumps_between, summaries
-from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_offsets
-from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReplicaReading, reading_of
+from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReadingHead, ReplicaReading, reading_of
 from offsets.readings.table import (
     Change,
     TableOffsets,
     Trail,
     decoded_key,
+    offsets_text,
     same_entries,
 )
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.following import Following
 from offsets.values import GroupKind, GroupTopic, SetName, is_pop_retry
 from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.log_epochs import LogEpoch, log_epochs
+from remoting.admin.offset_table import all_offsets
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.telemetry.events import Count, Counted, Event, Measure
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import BodyError, NotSupported, Refused
+from remoting.protocol.shapes.broker_admin import OFFSET_TABLE
+from remoting.protocol.shapes.route import MASTER_ID
+from serving.logging.events import Level
+from serving.telemetry.events import Count, Counted, Counter, Event, Gauge, Measure
+
+READ: Final = Counter("readings", "Readings of masters, by result.", ("result",), known=(("read",), ("failed",)))
+SETS_READ: Final = Gauge("readings_sets", "Broker sets with a reading of their master within the last three periods.")
+SETS_STALE: Final = Gauge("readings_stale_sets", "Broker sets that have a master, and no such reading.")
+REPLICAS_IDLE: Final = Gauge("readings_replicas_without_copies", "Replicas that copy no offsets from their master.")
+FILE_BYTES: Final = Gauge("readings_file_bytes", "What the files of readings take.")
+
+
+class MasterNotRead(Event, frozen=True, kw_only=True):
+    """A master cannot be read; told once until it can. A repair after a failover goes by the last reading."""
+
+    level = Level.WARNING
+    advice = "Check that the broker answers 28, 43 and 1007 to this manager."
+    broker: str
+    addr: str
+    problem: str
+
+
+class ReplicaCopiesNothing(Event, frozen=True, kw_only=True):
+    """A replica has not copied the offsets of its master for three minutes: after its promotion groups read again.
+
+    Brokers of 5.5.0 cannot read what a master of that release sends.
+    """
+
+    level = Level.WARNING
+    advice = "Update brokers of 5.5.0 to 5.5.1; of others read the broker's log."
+    broker: str
+    addr: str
+
 
 #: Groups that are asked in a second, all brokers together.
 ASKED_PER_S: Final = 10
@@ -113,6 +140,111 @@ class GroupKinds:
             (of_cluster, oldest), _ = self._asked.popitem(last=False)
             self._kinds[of_cluster].pop(oldest, None)
         return True
+
+
+#: What a reading fails with that says nothing against this process.
+FAILURES: Final = (*BROKER_FAILURES, NotServing, OtherBroker)
+
+
+class MasterReader:
+    """Reads one master (28, 43, 28, 1007, 33), again and again; another one, or another epoch, needs a new reader.
+
+    The end of the log is read before the offsets and after them, by the same process: a broker that started again in
+    between has another memory. A broker that is no master by its own answer, or has another name, is not read:
+    addresses are taken over, and a demoted master answers on from a table that it copies by now.
+    """
+
+    def __init__(self, admin: AdminClient, clock: Clock, master: SetMaster) -> None:
+        self._at, self._clock = _broker(admin, master.set_name, master.address), clock
+        self.master = master
+        #: What its options said, and when the process had started that was asked for them.
+        self._options: BrokerOptions | None = None
+        self._boot_unix_ms: int | None = None
+        self._log = LogWatch()
+
+    async def read(self, *, is_log_known: bool) -> tuple[ReadingHead, bytes]:
+        """Return what the master answers now, and the entries of its table; raises one of FAILURES.
+
+        Unless messages of its log are known, it is asked for the first ones of its files.
+        """
+        at, clock, master = self._at, self._clock, self.master
+        began_ms = clock.now_ms()
+        before, _, first_end = await at.runtime()
+        options = await self._checked_options(before.boot_unix_ms)
+        text = await read_offsets(at)
+        after, begin, second_end = await at.runtime()
+        if after.boot_unix_ms != before.boot_unix_ms:
+            raise NotServing(f"{at.address} has started again while it was read")
+        epochs = await self._epochs()
+        ended_ms, ended_unix_ms = clock.now_ms(), clock.unix_ms()
+        found = [] if is_log_known else await at.first_of_files(begin, first_end, options.file_bytes)
+        if (newest := await self._log.look(at, begin, first_end, second_end)) is not None:
+            found.append(newest)
+        head = ReadingHead(
+            master=master.address,
+            master_epoch=master.master_epoch,
+            boot_unix_ms=before.boot_unix_ms,
+            began_ms=began_ms,
+            ended_ms=ended_ms,
+            ended_unix_ms=ended_unix_ms,
+            log_begin=begin,
+            first_end=first_end,
+            second_end=second_end,
+            epochs=epochs,
+            fingerprints=tuple(found),
+        )
+        return head, text
+
+    async def _checked_options(self, boot_unix_ms: int | None) -> BrokerOptions:
+        """Return the options, asked for once after each start; raises one of FAILURES for one that is no such master.
+
+        NameServers alone may have shown who has the address. A broker with ACL may deny to show its options.
+        """
+        if self._options is None or self._boot_unix_ms != boot_unix_ms:
+            options = await self._at.options()
+            if self.master.master_epoch is None and options.is_slave:
+                raise NotServing(f"{self._at.address} is a slave by its own options (26)")
+            if self._options is not None:
+                # The end of the log that was read may be lost.
+                self._log = LogWatch()
+            self._options, self._boot_unix_ms = options, boot_unix_ms
+        return self._options
+
+    async def _epochs(self) -> tuple[LogEpoch, ...] | None:
+        """Return where each epoch begins, None without a controller; raises NotServing for one that is no master.
+
+        An earlier last epoch is none: a broker lists no epoch that began where the one before it did.
+        """
+        master = self.master
+        if master.master_epoch is None:
+            return None
+        try:
+            found = await self._at.call(log_epochs())
+        except Refused as refused:
+            if isinstance(refused, NotSupported) or refused.code == ResponseCode.SYSTEM_ERROR:
+                return None
+            raise
+        last = found.epochs[-1].epoch if found.epochs else 0
+        is_master = found.broker_id == MASTER_ID and found.broker_name == master.set_name.broker_name
+        if not is_master or last > master.master_epoch:
+            raise NotServing(
+                f"{master.address} is to be master of {master.set_name.broker_name} in epoch {master.master_epoch}, "
+                f"and reports (1007) brokerId {found.broker_id} of {found.broker_name}, last epoch {last}"
+            )
+        return found.epochs
+
+
+async def read_offsets(at: AtBroker) -> bytes:
+    """Return the entries that a broker shows now; raises one of FAILURES."""
+    text = offsets_text((await at.call(all_offsets())).body, OFFSET_TABLE)
+    if text is None:
+        raise BodyError(f"{at.address} answers without {OFFSET_TABLE}")
+    return text
+
+
+def _broker(admin: AdminClient, set_name: SetName, address: str) -> AtBroker:
+    """Return a broker that is read again soon, and so not asked twice while it is busy."""
+    return AtBroker(admin, set_name, address, busy_tries=0)
 
 
 #: Readings this old may be pushed: those of the last minute.
@@ -391,10 +523,10 @@ class Readings:
         if reader is None or not _is_same_master(reader.master, master):
             reader = found.reader = MasterReader(self._admin, self._clock, master)
         try:
-            answer = await reader.read(is_log_known=any(found.known_marks()))
+            head, text = await reader.read(is_log_known=any(found.known_marks()))
             if not self._following.is_master(master):
                 return
-            self._take(found, master, answer)
+            self._take(found, master, head, text)
             found.problem = ""
             self._emit(Counted(count=Count(READ, ("read",))))
         except FAILURES as error:
@@ -413,11 +545,11 @@ class Readings:
                 replica.is_under_way = True
                 tasks.start(self._read_replica(found, master, member.address, replica), "replica reading")
 
-    def _take(self, found: _Set, master: SetMaster, answer: MasterAnswer) -> None:
+    def _take(self, found: _Set, master: SetMaster, head: ReadingHead, text: bytes) -> None:
         """Keep a reading, and find what jumped since the one before."""
-        head, former = answer.head, found.newest
-        run, is_new_run = head.run, former is None or former.run != head.run
-        changes, stored = found.trail.take(answer.text, head.ended_ms, is_full=is_new_run)
+        former, run = found.newest, head.run
+        is_new_run = former is None or former.run != run
+        changes, stored = found.trail.take(text, head.ended_ms, is_full=is_new_run)
         kinds = self._kinds.of_cluster(found.name.cluster)
         reading = reading_of(head, found.name, found.trail.offsets, kinds=kinds)
         found.newest, found.readings = reading, [*_kept(found.readings, reading), reading]
@@ -456,7 +588,7 @@ class Readings:
         turn, began_ms = (True, bool(replica.problem)), self._clock.now_ms()
         self._under_way[turn] += 1
         try:
-            text = await read_offsets(self._admin, address)
+            text = await read_offsets(_broker(self._admin, found.name, address))
             ended_ms, replica.read_unix_ms = self._clock.now_ms(), self._clock.unix_ms()
             replica.problem = ""
             is_late = found.newest is None or ended_ms - found.newest.ended_ms > REPLICA_WITHIN_MS

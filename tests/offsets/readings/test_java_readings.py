@@ -10,9 +10,9 @@ from peers.servers import CLUSTER, registered
 from peers.waiting import wait_until
 from peers.wire import Caller
 
+from offsets.at_broker import AtBroker
 from offsets.proof import LogBefore, LogNow, prove
 from offsets.readings.jumps import JumpCause
-from offsets.readings.reader import look_at
 from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster, SetMember
 from offsets.sets.following import Following
@@ -106,7 +106,8 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
     known = readings.known_before(again, clock.now_ms())
     assert known.readings[-1].offset(KEY) == 15
     assert known.fingerprints == before.fingerprints
-    looks = [await look_at(admin, master.address, mark.place) for mark in known.fingerprints]
+    at = AtBroker(admin, again.set_name, master.address)
+    looks = [await at.look_alone(mark.place) for mark in known.fingerprints]
     runtime = await admin.call(master.address, broker_runtime())
     reading = known.readings[-1]
     now = LogNow(runtime.commit_log_min_offset, runtime.commit_log_max_offset, None, None)

@@ -8,9 +8,8 @@ from read_site import KEY, NAME, PERIOD_MS, Site, running
 from set_builders import SET, a_master, an_address
 
 from offsets.readings import readings as module
-from offsets.readings.events import MasterNotRead, ReplicaCopiesNothing
 from offsets.readings.jumps import GroupsJumped, JumpCause, OffsetsMovedBack
-from offsets.readings.readings import COPIES_WITHIN_MS, REPLICA_WITHIN_MS
+from offsets.readings.readings import COPIES_WITHIN_MS, REPLICA_WITHIN_MS, MasterNotRead, ReplicaCopiesNothing
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMember
 from offsets.values import GroupKind, GroupTopic
 
