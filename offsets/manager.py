@@ -18,9 +18,8 @@ from offsets.order.declared import Declared, DeclaredFile, DeclaredStore
 from offsets.order.service import OrderService
 from offsets.readings.readings import Readings
 from offsets.repair.repairer import Repairer
-from offsets.restore.events import OperationNotKept
 from offsets.restore.lag import LagReader
-from offsets.restore.operations import Operations
+from offsets.restore.operations import OperationNotKept, Operations
 from offsets.restore.restorer import Restorer
 from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing

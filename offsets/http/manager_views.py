@@ -60,9 +60,7 @@ class OffsetManagerMetrics(HttpServerMetrics):
     ) -> None:
         """Take what each part yields of its gauges."""
         super().__init__(SERVER, sources)
-        self._sources = sources
-        self._telemetry = telemetry
-        self._measures = measures
+        self._sources, self._telemetry, self._measures = sources, telemetry, measures
 
     def own_values(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield gauges, then counters; raises KeyError for a gauge whose module is not declared."""

@@ -102,12 +102,9 @@ class LockReplay:
         may_write: Callable[[SetMaster], bool],
     ) -> None:
         """`may_write` says whether locks may change at a broker now: it is the master, and this manager leads."""
-        self._polling = polling
-        self._holders = polling.holders
+        self._polling, self._holders = polling, polling.holders
         self._admin = AdminClient(client, REPLAY_LIMITS)
-        self._clock = clock
-        self._emit = emit
-        self._may_write = may_write
+        self._clock, self._emit, self._may_write = clock, emit, may_write
 
     # Taking locks
 

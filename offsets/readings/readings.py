@@ -89,11 +89,6 @@ STALE_MS: Final = 10 * OLD_MS
 GROUPS_MAX: Final = 100_000
 
 
-class _Known(NamedTuple):
-    asked_ms: int
-    address: str
-
-
 class GroupKinds:
     """How groups consume that have moved lately, as their members show (203, 307): a few are asked each second.
 
@@ -103,7 +98,8 @@ class GroupKinds:
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
         self._kinds: dict[str, dict[str, GroupKind]] = {}
-        self._asked: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        #: When they were asked, monotonic ms; and through whom they are asked next.
+        self._asked: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._waiting: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def of_cluster(self, cluster: str) -> Mapping[str, GroupKind]:
@@ -116,12 +112,12 @@ class GroupKinds:
         for key in keys:
             group = key.group
             of = set_name.cluster, group
-            known = self._asked.get(of)
+            asked_ms = self._asked.get(of)
             if is_pop_retry(key):
                 kinds[group] = GroupKind.POP
-            elif known is not None and now_ms - known.asked_ms >= STALE_MS and kinds.get(group) is GroupKind.PULL:
+            elif asked_ms is not None and now_ms - asked_ms >= STALE_MS and kinds.get(group) is GroupKind.PULL:
                 kinds[group] = GroupKind.UNKNOWN
-            if (known is None or now_ms - known.asked_ms >= OLD_MS) and len(self._waiting) < GROUPS_MAX:
+            if (asked_ms is None or now_ms - asked_ms >= OLD_MS) and len(self._waiting) < GROUPS_MAX:
                 self._waiting[of] = address
 
     async def ask_next(self, now_ms: int) -> bool:
@@ -129,7 +125,7 @@ class GroupKinds:
         if not self._waiting:
             return False
         (cluster, group), address = self._waiting.popitem(last=False)
-        self._asked[cluster, group] = _Known(now_ms, address)
+        self._asked[cluster, group] = now_ms
         self._asked.move_to_end((cluster, group))
         kind = (await AtBroker(self._admin, SetName(cluster, ""), address).members(group)).kind
         kinds = self._kinds.setdefault(cluster, {})
@@ -187,7 +183,6 @@ class MasterReader:
             began_ms=began_ms,
             ended_ms=ended_ms,
             ended_unix_ms=ended_unix_ms,
-            log_begin=begin,
             first_end=first_end,
             second_end=second_end,
             epochs=epochs,

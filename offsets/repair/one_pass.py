@@ -81,12 +81,8 @@ class RepairPass:
         allowed: Allowed,
         clock: Clock,
     ) -> None:
-        self._at = at
-        self._master_epoch = master_epoch
-        self._known = known
-        self._changed_ms = changed_ms
-        self._allowed = allowed
-        self._clock = clock
+        self._at, self._master_epoch, self._known, self._changed_ms = at, master_epoch, known, changed_ms
+        self._allowed, self._clock = allowed, clock
         self._options = BrokerOptions()
         self._log: BrokerLog | None = None
         #: From where on messages that were read before are not in its log; None: no loss is known.

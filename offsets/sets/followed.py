@@ -41,9 +41,7 @@ class FollowedSet(NamedTuple):
     members: tuple[SetMember, ...] = ()
     #: Of its last election, or of the loss of its master; None where no controller elects.
     master_epoch: int | None = None
-    #: Ids of the members in sync; None where no controller tells.
-    sync_state_set: frozenset[int] | None = None
-    #: Rises with each change of `sync_state_set`.
+    #: Rises as members come and go; None where no controller tells.
     sync_state_set_epoch: int | None = None
     #: When its master was elected, Unix ms by the controller; None where that is not known.
     elected_unix_ms: int | None = None

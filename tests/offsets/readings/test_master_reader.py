@@ -128,4 +128,4 @@ async def test_an_answer_without_offsets_or_without_an_end_of_the_log_is_none(mo
 async def test_a_log_without_a_file_begins_at_0():
     site = Site()
     site.broker.begin = -1
-    assert (await site.read())[0].log_begin == 0
+    assert (await AtBroker(site.admin, a_master().set_name, ADDRESS).runtime())[1] == 0
