@@ -19,7 +19,7 @@ from offsets.order.service import OrderService
 from offsets.readings.readings import Readings
 from offsets.repair.repairer import Repairer
 from offsets.restore.lag import LagReader
-from offsets.restore.operations import OperationNotKept, Operations
+from offsets.restore.operations import Operations
 from offsets.restore.restorer import Restorer
 from offsets.sets.by_controllers import ControllerFollowing
 from offsets.sets.by_name_servers import NameServerFollowing
@@ -94,11 +94,7 @@ class OffsetManager:
         )
         self._following.listeners.append(self._repairer.changed)
         self._readings.restarted.append(self._repairer.restarted)
-        self._operations = Operations(
-            store_path / "operations",
-            lambda: self._lead.me.address,
-            lambda error: emit(OperationNotKept(error=str(error))),
-        )
+        self._operations = Operations(store_path / "operations", lambda: self._lead.me.address, emit)
         self._restorer = Restorer(
             admin, self._readings, self._following, self._operations, clock, emit, self._lead.is_leading
         )

@@ -24,7 +24,7 @@ import msgspec
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerOptions, LogWatch, NotServing, OtherBroker
 from offsets.proof import Fingerprint, LogBefore
 from offsets.readings.files import ReadingFiles
-from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, jumps_between, summaries
+from offsets.readings.jumps import JUMPS_MAX, Jump, jumps_between, told
 from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReadingHead, ReplicaReading, reading_of
 from offsets.readings.table import (
     Change,
@@ -568,8 +568,7 @@ class Readings:
         if not jumps:
             return
         self._jump_log.extend(jumps)
-        self._emit(GroupsJumped(jumps=tuple(jumps)))
-        for event in summaries(reading.set_name, jumps):
+        for event in told(jumps):
             self._emit(event)
         self._jump_lines += len(jumps)
         is_long = self._jump_lines > JUMPS_MAX

@@ -19,7 +19,6 @@ from offsets.operator_rows import ChangedQueue, Records, change_by_operator
 from offsets.readings.reading import Reading
 from offsets.restore.rules import RestoredQueue, Wanted
 from offsets.values import SetName
-from serving.durable_file import DurableFileError
 from serving.logging.events import Level
 from serving.shapes.offsets import Status
 from serving.telemetry.events import Count, Counter, Event
@@ -85,12 +84,9 @@ class NoSuchOperation(Exception):
 
 
 class Operations:
-    def __init__(
-        self, folder: Path, own_address: Callable[[], str], damaged: Callable[[DurableFileError], None]
-    ) -> None:
+    def __init__(self, folder: Path, own_address: Callable[[], str], emit: Callable[[Event], None]) -> None:
         self._files = KeptDocuments(folder, Operation, OPERATIONS_MAX)
-        self._own_address = own_address
-        self._damaged = damaged
+        self._own_address, self._emit = own_address, emit
         self._turn = asyncio.Lock()
         self._numbers: dict[str, int] = {}
         self._last = 0
@@ -129,7 +125,10 @@ class Operations:
 
     async def _load(self) -> None:
         if not self._is_loaded:
-            kept = await asyncio.to_thread(self._files.read_all, self._damaged)
+            damaged: list[Exception] = []
+            kept = await asyncio.to_thread(self._files.read_all, damaged.append)
+            for error in damaged:
+                self._emit(OperationNotKept(error=str(error)))
             self._numbers = {operation.operation_id: number for number, operation in kept.items()}
             self._last = max(kept, default=0)
             self._is_loaded = True

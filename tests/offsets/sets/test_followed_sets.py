@@ -84,7 +84,8 @@ def test_every_listener_gets_every_change_and_it_is_logged_once():
     change = change_of(None, None, a_set(master()), UNIX_MS)
     following.tell([change])
     assert first == second == [change]
-    assert [(event.kind, event.addr, event.epoch) for event in told] == [("found", "10.0.0.1:10911", 5)]
+    (line,) = (event.line() for event in told)
+    assert (line["kind"], line["addr"], line["epoch"]) == ("found", "10.0.0.1:10911", 5)
 
 
 def test_replicas_are_all_members_but_the_master():
