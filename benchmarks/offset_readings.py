@@ -31,6 +31,7 @@ from servers import REPOSITORY, Stolen
 
 sys.path.insert(0, str(REPOSITORY))
 
+from offsets.config import OffsetManagerConfig
 from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster, SetMember
 from offsets.sets.following import Following
@@ -182,9 +183,7 @@ async def read(ports: list[int], seconds: float, folder: Path) -> None:
         clock,
         tally.emit,
         lambda name, error: print(name, repr(error), file=sys.stderr),
-        store_path=folder,
-        period_ms=PERIOD_MS,
-        bytes_max=1 << 40,
+        OffsetManagerConfig(store_path=str(folder), reading_period_ms=PERIOD_MS, readings_bytes_max=1 << 40),
     )
     late: list[float] = []
     works = [asyncio.create_task(work) for work in (readings.run(), stay_fresh(following, clock), tick(late))]

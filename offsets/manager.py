@@ -69,16 +69,7 @@ class OffsetManager:
         self._following = following_of(config, client, clock, emit)
         self._commits = OffsetService(store, self._lead, clock, self._tasks, emit, config.offsets_max)
         store_path = Path(config.store_path)
-        self._readings = Readings(
-            client,
-            self._following,
-            clock,
-            emit,
-            self._tasks.report,
-            store_path=store_path,
-            period_ms=config.reading_period_ms,
-            bytes_max=config.readings_bytes_max,
-        )
+        self._readings = Readings(client, self._following, clock, emit, self._tasks.report, config)
         admin = AdminClient(client, AdminLimits(requests_max=WRITES_MAX, requests_per_peer_max=REQUESTS_MAX))
         self._repairer = Repairer(
             admin,

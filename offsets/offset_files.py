@@ -102,7 +102,6 @@ def broker_file(offsets: Mapping[QueueKey, int]) -> tuple[bytes, list[str]]:
 
 
 def client_file(offsets: Mapping[ClientQueue, int]) -> bytes:
-    """Return a file as a client writes it."""
     return _file(
         f'{{\n\t\t\t"brokerName":{_quoted(queue.broker_name)},\n\t\t\t"queueId":{queue.queue_id},'
         f'\n\t\t\t"topic":{_quoted(queue.topic)}\n\t\t}}:{offset}'

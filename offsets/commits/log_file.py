@@ -424,7 +424,6 @@ class EmbeddedStore:
         """Do nothing: this manager leads as long as it lives."""
 
     async def close(self) -> None:
-        """Store what waits, and close the file."""
         if self._rewriting is not None:
             self._rewriting.cancel()
         await self._file.close()

@@ -223,7 +223,6 @@ class HolderPolling:
         return task
 
     async def _ask(self, member: Member, address: str) -> bool:
-        """Ask a client, and return whether it has answered."""
         sent_ms = self._clock.now_ms()
 
         def before_send() -> None:

@@ -233,7 +233,6 @@ class LockReplay:
 
 
 def _events(promotion: Promotion, found: Collection[ReplayedQueue]) -> Iterator[Event]:
-    """Yield what is told of a replay: an event for each group and topic."""
     master, by_topic = promotion.master, dict[tuple[str, str], list[ReplayedQueue]]()
     for row in found:
         by_topic.setdefault((row.queue.of.group, row.queue.queue.topic), []).append(row)

@@ -22,6 +22,7 @@ from zlib import crc32
 import msgspec
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerOptions, LogWatch, NotServing, OtherBroker
+from offsets.config import OffsetManagerConfig
 from offsets.proof import Fingerprint, LogBefore
 from offsets.readings.files import ReadingFiles
 from offsets.readings.jumps import JUMPS_MAX, Jump, jumps_between, told
@@ -356,17 +357,14 @@ class Readings:
         clock: Clock,
         emit: Callable[[Event], None],
         report: Report,
-        *,
-        store_path: Path,
-        period_ms: int,
-        bytes_max: int,
+        config: OffsetManagerConfig,
     ) -> None:
-        """Keep files below `store_path`, of `bytes_max` at most; `report` takes failures of background tasks."""
+        """Read and keep as the options say; `report` takes failures of background tasks."""
         limits = AdminLimits(requests_max=2 * (READS_MAX + FAILING_READS_MAX))
         self._admin = AdminClient(client, limits)
         self._following, self._clock, self._emit, self._report = following, clock, emit, report
-        self._period_ms = period_ms
-        self._files = ReadingFiles(store_path / "readings", bytes_max, emit)
+        self._period_ms, store_path = config.reading_period_ms, Path(config.store_path)
+        self._files = ReadingFiles(store_path / "readings", config.readings_bytes_max, emit)
         self._kinds = GroupKinds(AdminClient(client, AdminLimits(requests_max=4)))
         self._jump_file = store_path / "jumps.jsonl"
         self._jump_log: deque[Jump] = deque(maxlen=JUMPS_MAX)

@@ -131,7 +131,6 @@ class RepairPass:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the log of the broker was looked at."""
         return self._before is not None
 
     @property

@@ -201,19 +201,13 @@ class Repairer:
 
         one = self._pass(master, known, changed_ms, self._acts_for, behind)
         run = Run(
-            number=0,
             cluster=master.set_name.cluster,
             broker_name=master.set_name.broker_name,
             address=master.address,
             master_epoch=master.master_epoch,
             cause=kind.value,
             began_unix_ms=self._clock.unix_ms(),
-            took_ms=0,
-            first_write_ms=None,
             read_unix_ms=known.readings[-1].ended_unix_ms,
-            parted_at=None,
-            counts={},
-            queues=(),
         )
         problem = await self._prepared(one, master, known, changed_ms)
         if problem is not None and not self._is_leading():

@@ -110,7 +110,6 @@ class Before:
 
     @property
     def newest(self) -> Reading:
-        """The newest reading of all."""
         return self.known.readings[-1]
 
     def offset(self, reading: Reading | ReplicaReading, key: QueueKey) -> int | None:

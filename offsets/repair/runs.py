@@ -59,7 +59,7 @@ class RepairedQueue(msgspec.Struct, frozen=True, array_like=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One repair of the offsets of a set after a change of its master."""
 
-    number: int
+    number: int = 0
     cluster: str
     broker_name: str
     #: Of the new master.
@@ -68,17 +68,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     #: What has happened to the master.
     cause: str
     began_unix_ms: int
-    took_ms: int
+    took_ms: int = 0
     #: From the beginning to the first write; None: nothing was written.
-    first_write_ms: int | None
+    first_write_ms: int | None = None
     #: When the reading ended whose offsets were compared, Unix ms.
     read_unix_ms: int
     #: Where the logs have parted; None: no loss is known.
-    parted_at: int | None
+    parted_at: int | None = None
     #: Queues with each outcome, those too that are right already.
-    counts: dict[str, int]
+    counts: dict[str, int] = {}
     #: All others.
-    queues: tuple[RepairedQueue, ...]
+    queues: tuple[RepairedQueue, ...] = ()
     #: Why nothing, or not all, was decided; blank: all was.
     problem: str = ""
     #: It would write what is `would change`: nobody has let it.
@@ -91,12 +91,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def messages_again(self) -> int:
-        """Messages of queues that would change: see there."""
         return sum(queue.messages_again for queue in self.queues if queue.outcome is Outcome.WOULD_CHANGE)
 
     @property
     def messages_skipped(self) -> int:
-        """Messages of queues that would change: see there."""
         return sum(queue.messages_skipped for queue in self.queues if queue.outcome is Outcome.WOULD_CHANGE)
 
     def count(self, *outcomes: Outcome) -> int:

@@ -100,7 +100,6 @@ class Following:
         yield Measure(MASTERS_KNOWN, int(self.is_fresh()))
 
     def tell(self, changes: Iterable[MasterChange]) -> None:
-        """Hand changes on to all listeners, and log them."""
         for change in changes:
             self._emit(MasterChanged(change=change))
             for listener in self.listeners:

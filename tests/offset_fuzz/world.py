@@ -25,6 +25,7 @@ from collections import defaultdict
 
 from offset_fuzz.brokers import CLUSTER, SET, Broker, Log
 from offset_fuzz.virtual_time import VirtualClock, VirtualLoop
+from offsets.config import OffsetManagerConfig
 from offsets.readings.readings import Readings
 from offsets.repair.repairer import Repairer
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster, SetMember
@@ -185,9 +186,7 @@ class Manager:
             world.clock,
             self.told.append,
             self._failed,
-            store_path=world.folder / str(number),
-            period_ms=5000,
-            bytes_max=1 << 30,
+            OffsetManagerConfig(store_path=str(world.folder / str(number))),
         )
         limits = AdminLimits(requests_max=64, requests_per_peer_max=16)
         self.repairer = Repairer(

@@ -7,6 +7,7 @@ from fakes.clock import FakeClock
 from read_brokers import Brokers, ReadBroker
 from set_builders import CLUSTER, SET, a_master, an_address
 
+from offsets.config import OffsetManagerConfig
 from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMember
 from offsets.sets.following import Following
@@ -33,9 +34,7 @@ class Site:
             self.clock,
             self.events.append,
             lambda name, error: self.failures.append((name, error)),
-            store_path=folder,
-            period_ms=PERIOD_MS,
-            bytes_max=1 << 30,
+            OffsetManagerConfig(store_path=str(folder), reading_period_ms=PERIOD_MS),
         )
         self.master = None
         self.elect(1, 5)

@@ -11,6 +11,7 @@ from peers.waiting import wait_until
 from peers.wire import Caller
 
 from offsets.at_broker import AtBroker
+from offsets.config import OffsetManagerConfig
 from offsets.proof import LogBefore, LogNow, prove
 from offsets.readings.jumps import JumpCause
 from offsets.readings.readings import Readings
@@ -67,9 +68,7 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
         clock,
         lambda event: None,
         lambda name, error: pytest.fail(f"{name}: {error!r}"),
-        store_path=tmp_path / "manager",
-        period_ms=1000,
-        bytes_max=1 << 30,
+        OffsetManagerConfig(store_path=str(tmp_path / "manager"), reading_period_ms=1000),
     )
     of = SetMaster(NAME, 0, master.address)
     following.sets = {"b1": FollowedSet(NAME, of, (SetMember(0, master.address), SetMember(1, slave.address)))}
