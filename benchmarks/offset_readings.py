@@ -33,7 +33,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from offsets.config import OffsetManagerConfig
 from offsets.readings.readings import Readings
-from offsets.sets.followed import FollowedSet, SetMaster, SetMember
+from offsets.sets.followed import FollowedSet, SetMaster
 from offsets.sets.following import Following
 from offsets.values import SetName
 from remoting.client import RemotingClient
@@ -175,7 +175,7 @@ async def read(ports: list[int], seconds: float, folder: Path) -> None:
     for number in range(0, len(ports), 2):
         name = SetName("c", f"broker-{number // 2}")
         master, replica = (f"127.0.0.1:{port}" for port in ports[number : number + 2])
-        members = (SetMember(1, master), SetMember(2, replica))
+        members = (master, replica)
         following.sets = {**following.sets, name.broker_name: FollowedSet(name, SetMaster(name, 1, master, 1), members)}
     readings = Readings(
         client,

@@ -80,7 +80,7 @@ UNSIGNED_REQUESTS: Final = MAKE.counter(
 )
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.life,
-    *(each for kind in ("gauge", "counter", "histogram") for each in DECLARED.families(MAKE) if each.kind == kind),
+    *(found for kind in ("gauge", "counter", "histogram") for found in DECLARED.families(MAKE) if found.kind == kind),
     UNSIGNED_REQUESTS,
     *SERVER.traffic,
     *SERVER.history,

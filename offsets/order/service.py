@@ -116,7 +116,7 @@ class OrderService:
         Clients are connected to its other brokers too.
         """
         known = self._following.sets.get(change.set_name.broker_name)
-        replicas = {member.address for member in known.members} if known is not None else set()
+        replicas = set(known.members) if known is not None else set()
         if change.before is not None:
             replicas.discard(change.before.address)
         holders = self.polling.holders.members_at(change.set_name)

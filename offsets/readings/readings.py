@@ -532,11 +532,11 @@ class Readings:
         finally:
             found.is_under_way = False
             self._under_way[turn] -= 1
-        for member in followed.replicas():
-            replica = found.replicas.setdefault(member.address, _Replica())
+        for address in followed.replicas():
+            replica = found.replicas.setdefault(address, _Replica())
             if not replica.is_under_way and self._has_turn(True, replica.problem):
                 replica.is_under_way = True
-                tasks.start(self._read_replica(found, master, member.address, replica), "replica reading")
+                tasks.start(self._read_replica(found, master, address, replica), "replica reading")
 
     def _take(self, found: _Set, master: SetMaster, head: ReadingHead, text: bytes) -> None:
         """Keep a reading, and find what jumped since the one before."""
@@ -632,11 +632,11 @@ class Readings:
         found, now_ms = self._sets.get(name) or _Set(name, 0), self._clock.now_ms()
         reading, followed = found.newest, self._following.sets.get(name.broker_name)
         replicas = []
-        for member in () if followed is None else followed.replicas():
-            replica = found.replicas.get(member.address) or _Replica()
+        for address in () if followed is None else followed.replicas():
+            replica = found.replicas.get(address) or _Replica()
             replicas.append(
                 ReplicaStatus(
-                    address=member.address,
+                    address=address,
                     read_unix_ms=replica.read_unix_ms,
                     copies=self._copies(found, replica, now_ms),
                     problem=replica.problem,

@@ -21,7 +21,6 @@ from offsets.sets.followed import (
     MasterChange,
     MasterChangeKind,
     SetMaster,
-    SetMember,
     change_of,
 )
 from offsets.values import SetName
@@ -68,7 +67,7 @@ class _Set(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return FollowedSet(
             set_name=name,
             master=master,
-            members=tuple(sorted(SetMember(member.broker_id, member.address) for member in self.members)),
+            members=tuple(address for _, address in sorted((row.broker_id, row.address) for row in self.members)),
             master_epoch=self.master_epoch,
             sync_state_set_epoch=self.sync_state_set_epoch,
             elected_unix_ms=self.elected_unix_ms,

@@ -15,7 +15,7 @@ from offsets.config import OffsetManagerConfig
 from offsets.proof import LogBefore, LogNow, prove
 from offsets.readings.jumps import JumpCause
 from offsets.readings.readings import Readings
-from offsets.sets.followed import FollowedSet, SetMaster, SetMember
+from offsets.sets.followed import FollowedSet, SetMaster
 from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
 from remoting.admin.brokers import broker_runtime
@@ -71,7 +71,7 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
         OffsetManagerConfig(store_path=str(tmp_path / "manager"), reading_period_ms=1000),
     )
     of = SetMaster(NAME, 0, master.address)
-    following.sets = {"b1": FollowedSet(NAME, of, (SetMember(0, master.address), SetMember(1, slave.address)))}
+    following.sets = {"b1": FollowedSet(NAME, of, (master.address, slave.address))}
     restarted = []
     readings.restarted.append(restarted.append)
 

@@ -10,7 +10,7 @@ from set_builders import SET, a_master, an_address
 from offsets.readings import readings as module
 from offsets.readings.jumps import JumpCause, OffsetsMovedBack
 from offsets.readings.readings import COPIES_WITHIN_MS, REPLICA_WITHIN_MS, MasterNotRead, ReplicaCopiesNothing
-from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMember
+from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind
 from offsets.values import GroupKind, GroupTopic
 
 
@@ -215,7 +215,7 @@ async def test_brokers_that_hang_keep_nobody_waiting(site, monkeypatch):
         broker.is_down, broker.hangs = True, asyncio.Event()
         site.client.by_address[address] = broker
         master = a_master(name=name, address=address)
-        site.following.sets |= {name: FollowedSet(master.set_name, master, (SetMember(3, "hang-0"),))}
+        site.following.sets |= {name: FollowedSet(master.set_name, master, ("hang-0",))}
         hanging.append(broker)
     await site.pass_ms()
     for broker in hanging:
