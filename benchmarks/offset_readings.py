@@ -37,9 +37,10 @@ from servers import REPOSITORY, Stolen
 
 sys.path.insert(0, str(REPOSITORY))
 
-from offsets.readings.reader import MasterReader, read_offsets
-from offsets.readings.readings import Readings
-from offsets.sets.followed import FollowedSet, SetMaster, SetMember
+from offsets.at_broker import AtBroker
+from offsets.config import OffsetManagerConfig
+from offsets.readings.readings import MasterReader, Readings, read_offsets
+from offsets.sets.followed import FollowedSet, SetMaster
 from offsets.sets.following import Following
 from offsets.values import SetName
 from remoting.admin.client import AdminClient, AdminLimits
@@ -188,7 +189,7 @@ async def read(ports: list[int], seconds: float, folder: Path) -> None:
     for number in range(0, len(ports), 2):
         name = SetName("c", f"broker-{number // 2}")
         master, replica = (f"127.0.0.1:{port}" for port in ports[number : number + 2])
-        members = (SetMember(1, master), SetMember(2, replica))
+        members = (master, replica)
         following.sets = {**following.sets, name.broker_name: FollowedSet(name, SetMaster(name, 1, master, 1), members)}
     readings = Readings(
         client,
@@ -196,9 +197,7 @@ async def read(ports: list[int], seconds: float, folder: Path) -> None:
         clock,
         tally.emit,
         lambda name, error: print(name, repr(error), file=sys.stderr),
-        store_path=folder,
-        period_ms=PERIOD_MS,
-        bytes_max=1 << 40,
+        OffsetManagerConfig(store_path=str(folder), reading_period_ms=PERIOD_MS, readings_bytes_max=1 << 40),
     )
     late: list[float] = []
     works = [asyncio.create_task(work) for work in (readings.run(), stay_fresh(following, clock), tick(late))]
@@ -320,16 +319,15 @@ async def _read_often(version: str, role: str, address: str, pid: int) -> str:
     clock = SystemClock()
     client = CountingClient(clock)
     admin = AdminClient(client, AdminLimits())
-    reader = MasterReader(admin, clock, SetMaster(SetName("DefaultCluster", "alone"), 0, address))
+    master = SetMaster(SetName("DefaultCluster", "alone"), 0, address)
+    reader, replica = MasterReader(admin, clock, master), AtBroker(admin, master.set_name, address)
     read_bytes = 0
 
     async def read_times(times: int) -> None:
         nonlocal read_bytes
         for _ in range(times):
             # Looks at a message each time, as in a log that moves.
-            text = (
-                (await reader.read(is_log_known=False)).text if role == "master" else await read_offsets(admin, address)
-            )
+            text = (await reader.read(is_log_known=False))[1] if role == "master" else await read_offsets(replica)
             read_bytes += len(text)
 
     try:

@@ -1,4 +1,4 @@
-"""One broker, as repairs and restores see it: its log, offsets and queues, how groups consume, and writes. The edge.
+"""One broker, as readings, repairs and restores see it: its log, offsets, queues, how groups consume, writes. The edge.
 
 Everything that is asked of a broker twice is asked here: a broker that is busy is asked again, a master that does not
 serve yet is awaited by the caller. Nothing is pulled (docs/protocol/broker-admin.md 31), no queue is made by a question
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, prove
-from offsets.queue_proof import QueueEnds, QueuePlace
+from offsets.proof import Fingerprint, LogBefore, LogNow, LogProof, Look, NoMessage, QueueEnds, QueuePlace, prove
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.brokers import broker_options, broker_runtime
+from remoting.admin.brokers import BrokerRuntime, broker_options, broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.admin.clients import RunningConsumer, running_consumer
 from remoting.admin.groups import connections_of_group
@@ -30,7 +29,7 @@ from remoting.admin.offsets import (
     min_offset,
     reset_offset,
 )
-from remoting.admin.stored_messages import StoredMessage, is_none_there, message_in_log, queue_entry
+from remoting.admin.stored_messages import LogFileEnds, StoredMessage, is_none_there, message_in_log, queue_entry
 from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.client import send_always
@@ -41,6 +40,10 @@ from remoting.protocol.shapes.route import MASTER_ID
 
 #: Requests of one work under way at one broker.
 REQUESTS_MAX: Final = 16
+#: Messages that are looked at in one reading of a log that stands still.
+WALK_MAX: Final = 32
+#: Messages that are looked at in a log of which nothing is known yet: the first ones of some of its files.
+FILES_MAX: Final = 16
 #: A broker refuses with SYSTEM_BUSY while it becomes master, and under load: so often is a request repeated.
 BUSY_TRIES: Final = 20
 PAUSE_S: Final = 0.05
@@ -56,6 +59,8 @@ BROKER_FAILURES: Final = (Refused, InvokeError, BodyError)
 #: The option of brokers from 5.5.0 on that keep what was popped outside the log: no slave has it.
 _POPS_IN_KV: Final = "popConsumerKVServiceEnable"
 _NAME: Final = "brokerName"
+_ROLE: Final = "brokerRole"
+_FILE_BYTES: Final = "mappedFileSizeCommitLog"
 _CONSUME_POP: Final = "CONSUME_POP"
 #: Releases that cannot pop, as 28 spells them.
 _BEFORE_POP: Final = ("V3_", "V4_")
@@ -77,6 +82,9 @@ class BrokerOptions(NamedTuple):
 
     resets_on_server: bool = False
     pops_in_kv: bool = True
+    is_slave: bool = False
+    #: Of each file of its log.
+    file_bytes: int = 1 << 30
 
 
 class BrokerLog(NamedTuple):
@@ -104,10 +112,12 @@ class AtBroker:
     set_name: SetName
     #: `host:port`.
     address: str
+    #: How often it is asked again while it is busy.
+    busy_tries: int = BUSY_TRIES
 
     async def call(self, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always) -> Found:
         """Return what the broker answers; one that is busy is asked again. Raises as AdminClient.call."""
-        for _ in range(BUSY_TRIES):
+        for _ in range(self.busy_tries):
             try:
                 return await self.admin.call(self.address, wanted, before_send)
             except Refused as refused:
@@ -125,7 +135,7 @@ class AtBroker:
         addresses.
         """
         try:
-            options = await self.call(broker_options([_NAME, RESETS_ON_SERVER, _POPS_IN_KV]))
+            options = await self.call(broker_options([_NAME, _ROLE, _FILE_BYTES, RESETS_ON_SERVER, _POPS_IN_KV]))
         except Refused as refused:
             if refused.code == ResponseCode.SYSTEM_BUSY:
                 raise NotServing(str(refused)) from refused
@@ -134,7 +144,26 @@ class AtBroker:
             raise NotServing(str(error)) from error
         if (name := options.get(_NAME, "").strip()) not in ("", self.set_name.broker_name):
             raise OtherBroker(f"{self.address} is {name} by its own options (26), not {self.set_name.broker_name}")
-        return BrokerOptions(_is_on(options, RESETS_ON_SERVER), _is_on(options, _POPS_IN_KV))
+        size = options.get(_FILE_BYTES, "").strip()
+        return BrokerOptions(
+            _is_on(options, RESETS_ON_SERVER),
+            _is_on(options, _POPS_IN_KV),
+            is_slave=options.get(_ROLE, "").strip() == "SLAVE",
+            file_bytes=int(size) if size.isdecimal() and int(size) > 0 else BrokerOptions().file_bytes,
+        )
+
+    async def runtime(self) -> tuple[BrokerRuntime, int, int]:
+        """Return what it reports, and where its log begins and ends. Raises as AdminClient.call."""
+        runtime = await self.call(broker_runtime())
+        return runtime, *self.log_limits(runtime)
+
+    def log_limits(self, runtime: BrokerRuntime) -> tuple[int, int]:
+        """Return where the log begins and ends by an answer; raises BodyError."""
+        begin, end = runtime.commit_log_min_offset, runtime.commit_log_max_offset
+        if begin is None or end is None:
+            raise BodyError(f"{self.address} does not report where its log begins and ends (28)")
+        # A log without a file begins at -1.
+        return max(begin, 0), end
 
     async def log(self, master_epoch: int | None) -> BrokerLog:
         """Return what its log is; raises NotServing until it is master and its messages are in their queues.
@@ -142,17 +171,14 @@ class AtBroker:
         Raises OtherBroker too.
         """
         try:
-            runtime = await self.call(broker_runtime())
+            runtime, begin, end = await self.runtime()
             epochs = await self._epochs()
         except BROKER_FAILURES as error:
             raise NotServing(str(error)) from error
-        begin, end = runtime.commit_log_min_offset, runtime.commit_log_max_offset
-        if begin is None or end is None:
-            raise NotServing(f"{self.address} does not report where its log begins and ends (28)")
         if (behind := runtime.dispatch_behind_bytes or 0) > 0:
             await self._dispatched(end, behind)
         can_pop = runtime.version is None or not runtime.version.startswith(_BEFORE_POP)
-        return BrokerLog(LogNow(max(begin, 0), end, epochs, master_epoch), runtime.boot_unix_ms, can_pop)
+        return BrokerLog(LogNow(begin, end, epochs, master_epoch), runtime.boot_unix_ms, can_pop)
 
     async def prove(self, before: LogBefore, now: LogNow, seen: set[Fingerprint] | None = None) -> LogProof:
         """Return how far its log is the one that was read before; raises NotServing where a look has no answer.
@@ -177,7 +203,7 @@ class AtBroker:
             async with asyncio.timeout(LOOKS_S):
                 await for_all([number for number in kept if looks[number] is NoMessage.UNKNOWN], look)
                 for number in unframed:
-                    looks[number] = await self._look_alone(before.fingerprints[number].place)
+                    looks[number] = await self.look_alone(before.fingerprints[number].place)
             # What expires meanwhile is not lost.
             begin = (await self.call(broker_runtime())).commit_log_min_offset or 0
         except (TimeoutError, *BROKER_FAILURES) as error:
@@ -196,8 +222,8 @@ class AtBroker:
         except BROKER_FAILURES as error:
             return none_by(error)
 
-    async def _look_alone(self, place: int) -> Look:
-        """Return the same where an answer was too long: bytes in the middle of a message, taken for its length.
+    async def look_alone(self, place: int) -> Look:
+        """Return the same; no message where an answer was too long: bytes in the middle of one, taken for its length.
 
         Such an answer ends the connection, and with it other requests under way: so it is looked at once more alone.
         """
@@ -205,6 +231,24 @@ class AtBroker:
             return await self.look(place)
         except AnswerNotFramed:
             return NoMessage.ABSENT
+
+    async def first_from(self, place: int) -> Fingerprint | None:
+        """Return the message that begins at a place, or in the next file if one ends there; None without any."""
+        try:
+            return fingerprint_of(await self.call(message_in_log(place)))
+        except LogFileEnds as ends:
+            look = await self.look_alone(ends.next_offset)
+            return look if isinstance(look, Fingerprint) else None
+        except BROKER_FAILURES:
+            return None
+
+    async def first_of_files(self, begin: int, end: int, file_bytes: int) -> list[Fingerprint]:
+        """Return the first messages of the log and of some of its files, by place: what a new log is known by."""
+        first_file = (begin // file_bytes + 1) * file_bytes
+        files = range(first_file, end, file_bytes)
+        places = [begin, *files[:: max(1, -(-len(files) // FILES_MAX))]] if begin < end else []
+        looks = [await self.look_alone(place) for place in places]
+        return [look for look in looks if isinstance(look, Fingerprint) and look.end <= end]
 
     # Groups and queues
 
@@ -372,6 +416,57 @@ class AtBroker:
         except NotSupported:
             found = await self.call(topic_definition_of_all(topic))
         return 0 if found is None else found.read_queue_nums
+
+
+class LogWatch:
+    """Takes fingerprints of a master's log: one look (33) at each reading if it moves, a short walk if not.
+
+    The end of a log at one reading is where a message begins at the next, if the log has moved. In a log that stands
+    still no message begins at its end: there a walk finds the last one, from message to message, and at each of them to
+    the last one of its queue (321). It passes no queue twice, so it is short. Bodies are received and dropped.
+    """
+
+    def __init__(self) -> None:
+        #: Where the log ended at the reading before.
+        self._former_end: int | None = None
+        self._newest: Fingerprint | None = None
+
+    async def look(self, at: AtBroker, begin: int, first_end: int, second_end: int) -> Fingerprint | None:
+        """Return a message below `second_end` that was not known before: the newest that is found, None without any."""
+        former_end, self._former_end = self._former_end, first_end
+        found = None
+        if former_end is not None and former_end < first_end:
+            found = await at.first_from(former_end)
+        elif former_end is not None and (self._newest is None or self._newest.end < first_end):
+            found = await self._walk(at, begin, first_end)
+        if found is None or found.end > second_end:
+            return None
+        self._newest = found
+        return found
+
+    async def _walk(self, at: AtBroker, begin: int, end: int) -> Fingerprint | None:
+        """Return the last message of a log that stands still, or one that is nearer to it than the newest known one."""
+        place, last = begin if self._newest is None else self._newest.end, None
+        for _ in range(WALK_MAX):
+            found = await at.first_from(place)
+            if found is None or found.end > end:
+                break
+            last = found
+            if found.end == end:
+                break
+            place = max(found.end, await _last_place_of_queue(at, found))
+        return last
+
+
+async def _last_place_of_queue(at: AtBroker, message: Fingerprint) -> int:
+    """Return where the last message of a message's queue is in the log; 0 if the broker does not tell."""
+    try:
+        found = await at.place(message.topic, message.queue_id, message.queue_offset)
+        if found is not None and found.max_offset - 1 > message.queue_offset:
+            found = await at.place(message.topic, message.queue_id, found.max_offset - 1)
+    except BROKER_FAILURES:
+        return 0
+    return 0 if found is None else found.place or 0
 
 
 def none_by(failure: InvokeError | Refused | BodyError) -> NoMessage:

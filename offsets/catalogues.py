@@ -9,15 +9,15 @@ A module that declares events or metrics is named in `MODULES`; without that its
 import sys
 from typing import Final
 
-from offsets import lead
+from offsets import lead, operator_rows
 from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
 from offsets.order import events as order_events
 from offsets.order import service as order_service
-from offsets.readings import events as reading_events
-from offsets.readings import jumps
-from offsets.repair import events as repair_events
-from offsets.restore import events as restore_events
+from offsets.readings import files as reading_files
+from offsets.readings import jumps, readings
+from offsets.repair import runs
+from offsets.restore import operations
 from offsets.sets import by_controllers, by_name_servers, following
 from serving.logging import server_events
 from serving.logging.events import LogEvent, log_page
@@ -30,14 +30,16 @@ MODULES: Final = (
     following,
     by_controllers,
     by_name_servers,
-    reading_events,
+    readings,
+    reading_files,
     jumps,
-    repair_events,
-    restore_events,
+    runs,
+    operations,
     events,
     service,
     order_service,
     order_events,
+    operator_rows,
 )
 DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
 
@@ -78,7 +80,7 @@ UNSIGNED_REQUESTS: Final = MAKE.counter(
 )
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.life,
-    *(each for kind in ("gauge", "counter", "histogram") for each in DECLARED.families(MAKE) if each.kind == kind),
+    *(found for kind in ("gauge", "counter", "histogram") for found in DECLARED.families(MAKE) if found.kind == kind),
     UNSIGNED_REQUESTS,
     *SERVER.traffic,
     *SERVER.history,

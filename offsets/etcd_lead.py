@@ -62,7 +62,6 @@ class EtcdLead(Lead):
         self._election = LeaderElection(self.client, self.keys, self._renewals, clock, self.put_back)
 
     def start(self, me: ControllerMember) -> None:
-        """Stand for election under this name from now on."""
         self.me = me
         self._election.start(Leadership(me=me, run=secrets.token_hex(8)), self, self._background)
 

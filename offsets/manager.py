@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from offsets.at_broker import REQUESTS_MAX
 from offsets.catalogues import DECLARED
-from offsets.commits.embedded import EmbeddedStore
-from offsets.commits.log_file import LogFile
+from offsets.commits.log_file import EmbeddedStore, LogFile
 from offsets.commits.service import CommitStore, OffsetService
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
@@ -19,7 +18,6 @@ from offsets.order.declared import Declared, DeclaredFile, DeclaredStore
 from offsets.order.service import OrderService
 from offsets.readings.readings import Readings
 from offsets.repair.repairer import Repairer
-from offsets.restore.events import OperationNotKept
 from offsets.restore.lag import LagReader
 from offsets.restore.operations import Operations
 from offsets.restore.restorer import Restorer
@@ -66,20 +64,11 @@ class OffsetManager:
         self._telemetry = Telemetry(self._logs, DECLARED, self._recorder)
         emit = self._telemetry.emit
         client = broker_client(config, clock, self._logs, self._counters)
-        self._lead, self._store, declared = stores_of(config, clock, self._tasks, emit)
+        self._lead, store, declared = stores_of(config, clock, self._tasks, emit)
         self._following = following_of(config, client, clock, emit)
-        self._commits = OffsetService(self._store, self._lead, clock, self._tasks, emit, config.offsets_max)
+        self._commits = OffsetService(store, self._lead, clock, self._tasks, emit, config.offsets_max)
         store_path = Path(config.store_path)
-        self._readings = Readings(
-            client,
-            self._following,
-            clock,
-            emit,
-            self._tasks.report,
-            store_path=store_path,
-            period_ms=config.reading_period_ms,
-            bytes_max=config.readings_bytes_max,
-        )
+        self._readings = Readings(client, self._following, clock, emit, self._tasks.report, config)
         admin = AdminClient(client, AdminLimits(requests_max=WRITES_MAX, requests_per_peer_max=REQUESTS_MAX))
         self._repairer = Repairer(
             admin,
@@ -95,11 +84,7 @@ class OffsetManager:
         )
         self._following.listeners.append(self._repairer.changed)
         self._readings.restarted.append(self._repairer.restarted)
-        self._operations = Operations(
-            store_path / "operations",
-            lambda: self._lead.me.address,
-            lambda error: emit(OperationNotKept(error=str(error))),
-        )
+        self._operations = Operations(store_path / "operations", lambda: self._lead.me.address, emit)
         self._restorer = Restorer(
             admin, self._readings, self._following, self._operations, clock, emit, self._lead.is_leading
         )
@@ -158,9 +143,8 @@ class OffsetManager:
 
     def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""
-        from offsets.gauges import OffsetManagerMetrics  # noqa: PLC0415
         from offsets.http.commits import CommitViews  # noqa: PLC0415
-        from offsets.http.manager_views import ManagerViews, StoredOffsets, check_ready  # noqa: PLC0415
+        from offsets.http.manager_views import ManagerViews, OffsetManagerMetrics, check_ready  # noqa: PLC0415
         from offsets.http.order import OrderViews  # noqa: PLC0415
         from offsets.http.readings import ReadingViews  # noqa: PLC0415
         from offsets.http.repairs import RepairViews  # noqa: PLC0415
@@ -177,15 +161,10 @@ class OffsetManager:
             recorder=self._recorder,
         )
         metrics = OffsetManagerMetrics(sources, self._telemetry, self._measures)
-        commits, store = self._commits, self._store
-
-        def stored() -> StoredOffsets:
-            return StoredOffsets(commits.table.count, store.dirty_keys, store.oldest_dirty_ms, store.last_error)
-
         return endpoints_of(
             ProbeViews(lambda: check_ready(self._process.health, self._lead), metrics.text),
             ConfigViews(OFFSET_MANAGER, lambda: self._config),
-            ManagerViews(self._config, self._lead, self._following, stored),
+            ManagerViews(self._config, self._lead, self._following, self._commits),
             ReadingViews(self._readings),
             RepairViews(self._repairer, self._lead, self._following, self._config.repair),
             RestoreViews(
@@ -194,10 +173,10 @@ class OffsetManager:
                 self._lags,
                 self._readings,
                 self._following,
-                commits,
+                self._commits,
                 self._lead,
             ),
-            CommitViews(commits, secrets.token_hex(4)),
+            CommitViews(self._commits, secrets.token_hex(4)),
             OrderViews(self._order, self._lead, self._clock, follows_brokers=self._config.follows_brokers),
         )
 

@@ -6,7 +6,7 @@ Pure: who reads and writes the files is elsewhere. Source: docs/protocol/offsets
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import msgspec
 
@@ -36,17 +36,6 @@ class ClientQueue(msgspec.Struct, frozen=True, rename="camel"):
     queue_id: _QueueId
 
 
-class ReadOffsets(NamedTuple):
-    offsets: dict[QueueKey, int]
-    #: Why entries are not used.
-    problems: list[str]
-
-
-class ReadClientOffsets(NamedTuple):
-    offsets: dict[ClientQueue, int]
-    problems: list[str]
-
-
 class _File(msgspec.Struct, rename="camel"):
     offset_table: dict[str, msgspec.Raw]
     #: Of a broker.
@@ -63,8 +52,8 @@ _decode_queue: Final = msgspec.json.Decoder(ClientQueue).decode
 _decode_offset: Final = msgspec.json.Decoder(_Offset).decode
 
 
-def read_broker_file(data: bytes) -> ReadOffsets:
-    """Return what a file of any release has; raises OffsetFileError if it cannot be used as a whole.
+def read_broker_file(data: bytes) -> tuple[dict[QueueKey, int], list[str]]:
+    """Return the offsets in a file of any release, and why entries are not used; raises OffsetFileError.
 
     A file without `offsetTable` is such a one: that nothing is stored is written as an empty table.
     """
@@ -79,11 +68,11 @@ def read_broker_file(data: bytes) -> ReadOffsets:
             offsets.update({QueueKey(group, topic, queue_id): offset for queue_id, offset in queues.items()})
     if file.lmq_offset_table:
         problems.append(f"{len(file.lmq_offset_table)} offsets of light queues: they are not imported")
-    return ReadOffsets(offsets, _listed(problems))
+    return offsets, _listed(problems)
 
 
-def read_client_file(data: bytes) -> ReadClientOffsets:
-    """Return what a file of a client has; raises OffsetFileError if it cannot be used as a whole.
+def read_client_file(data: bytes) -> tuple[dict[ClientQueue, int], list[str]]:
+    """Return the offsets in a file of a client, and why entries are not used; raises OffsetFileError.
 
     A key may also be a string that holds an object's text, as standard JSON wants it.
     """
@@ -96,7 +85,7 @@ def read_client_file(data: bytes) -> ReadClientOffsets:
             offsets[queue] = _decode_offset(value)
         except (_Refused, msgspec.DecodeError) as error:
             problems.append(f"{_shown(key)}: {error}")
-    return ReadClientOffsets(offsets, _listed(problems))
+    return offsets, _listed(problems)
 
 
 def broker_file(offsets: Mapping[QueueKey, int]) -> tuple[bytes, list[str]]:
@@ -113,7 +102,6 @@ def broker_file(offsets: Mapping[QueueKey, int]) -> tuple[bytes, list[str]]:
 
 
 def client_file(offsets: Mapping[ClientQueue, int]) -> bytes:
-    """Return a file as a client writes it."""
     return _file(
         f'{{\n\t\t\t"brokerName":{_quoted(queue.broker_name)},\n\t\t\t"queueId":{queue.queue_id},'
         f'\n\t\t\t"topic":{_quoted(queue.topic)}\n\t\t}}:{offset}'

@@ -1,7 +1,6 @@
 """What repairs decide by, with a valid default for everything: master A was read, and its slave B is master now."""
 
-from offsets.proof import LogProof
-from offsets.queue_proof import Proved
+from offsets.proof import LogProof, Proved
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.repair.rules import Before, BrokerNow, QueueNow
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName

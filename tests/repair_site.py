@@ -5,10 +5,11 @@ import asyncio
 from fakes.clock import FakeClock
 from offset_fuzz.brokers import CLUSTER, SET, Broker
 
+from offsets.at_broker import fingerprint_of
 from offsets.proof import Fingerprint
-from offsets.readings.reader import fingerprint_of
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.repair.repairer import Repairer
+from offsets.repair.runs import OffsetsLost, OffsetsRepaired
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.values import GroupTopic, SetName
 from remoting.admin.client import AdminClient, AdminLimits
@@ -170,7 +171,7 @@ class Site:
         for _ in range(4_000):
             await asyncio.sleep(0.001)
             self.clock.pass_ms(1)
-            if repairer.running == 0 or any(hasattr(event, "pushed") for event in self.told):
+            if repairer.running == 0 or any(isinstance(event, OffsetsLost | OffsetsRepaired) for event in self.told):
                 break
         # It is kept on disk by a thread, and ends, unless it waits for members.
         await _until(lambda: repairer.running == 0 or any((self.folder / "repairs").glob("*")), steps=2_000)

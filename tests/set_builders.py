@@ -1,7 +1,7 @@
 """Small valid examples of followed broker sets, and of what controllers answer about them."""
 
 from offsets.sets.controller_rules import MastersAnswer
-from offsets.sets.followed import FollowedSet, SetMaster, SetMember
+from offsets.sets.followed import FollowedSet, SetMaster
 from offsets.values import SetName
 
 CLUSTER = "C"
@@ -19,11 +19,10 @@ def a_master(broker_id=1, epoch=5, *, name=SET, address=None, boot_unix_ms=None)
     return SetMaster(SetName(CLUSTER, name), broker_id, address or an_address(broker_id), epoch, boot_unix_ms)
 
 
-def a_set(broker_id=1, epoch=5, *, name=SET, address=None, in_sync=(1, 2), sync_epoch=1, elected=None):
-    """Return a set of three; `broker_id` None for one without a master."""
+def a_set(broker_id=1, epoch=5, *, name=SET, address=None, members=(1, 2, 3), sync_epoch=1, elected=None):
+    """Return a set; `broker_id` None for one without a master."""
     master = a_master(broker_id, epoch, name=name, address=address) if broker_id is not None else None
-    members = tuple(SetMember(number, an_address(number)) for number in (1, 2, 3))
-    return FollowedSet(SetName(CLUSTER, name), master, members, epoch, frozenset(in_sync), sync_epoch, elected)
+    return FollowedSet(SetName(CLUSTER, name), master, tuple(map(an_address, members)), epoch, sync_epoch, elected)
 
 
 def an_answer(*sets, **values):

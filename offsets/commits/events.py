@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from history.offset_families import OFFSET_CHANGE_BY_OPERATOR
-from history.rows import BrokerRef, Record
-from offsets.commits.stored import Change, RowName, shown
+from history.rows import BrokerRef
+from offsets.commits.stored import Change, shown
+from offsets.operator_rows import ChangedQueue, change_by_operator
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Observation, Timer
 
@@ -173,40 +173,6 @@ class OffsetsChanged(Event, frozen=True, kw_only=True):
     is_certain: bool
 
 
-class ChangesRecorded(Event, frozen=True, kw_only=True):
-    """An operator's changes, for the history: a row for each group in a topic on a set."""
-
-    level = None
-    operation: str
-    writer: str
-    changes: Sequence[Change]
-    #: False: whether they are stored is not known.
-    is_certain: bool
-
-    def rows(self) -> Iterator[Record]:
-        by_row: dict[RowName, list[Change]] = {}
-        for change in self.changes:
-            by_row.setdefault(change.name, []).append(change)
-        for name, changes in by_row.items():
-            certain = changes if self.is_certain else []
-            values = [(shown(change.before), shown(change.after)) for change in certain]
-            moves = [new.offset - old.offset for old, new in values if old and new]
-            columns = {
-                "group": name.group,
-                "topic": name.topic,
-                "writer": self.writer,
-                "target": "manager",
-                "queues": len(certain),
-                "created": sum(old is None for old, _ in values),
-                "removed": sum(new is None for _, new in values),
-                "messages_again": -sum(move for move in moves if move < 0),
-                "messages_skipped": sum(move for move in moves if move > 0),
-                "failed": len(changes) - len(certain),
-            }
-            broker = BrokerRef(name.cluster or None, name.broker_name)
-            yield Record(OFFSET_CHANGE_BY_OPERATOR, self.operation, broker, columns)
-
-
 def changed_by_operator(operation: str, writer: str, changes: Sequence[Change], *, is_certain: bool) -> Iterator[Event]:
     """Yield what is told of an operator's changes, if there are any."""
     if not changes:
@@ -215,4 +181,11 @@ def changed_by_operator(operation: str, writer: str, changes: Sequence[Change], 
     topics = sorted({change.name.topic for change in changes})
     named = {"groups": " ".join(groups[:_NAMES_MAX]), "topics": " ".join(topics[:_NAMES_MAX])}
     yield OffsetsChanged(operation=operation, writer=writer, queues=len(changes), is_certain=is_certain, **named)
-    yield ChangesRecorded(operation=operation, writer=writer, changes=changes, is_certain=is_certain)
+    yield change_by_operator(operation, writer, "manager", lambda: (_changed(row, is_certain) for row in changes))
+
+
+def _changed(change: Change, is_certain: bool) -> ChangedQueue:  # noqa: FBT001  # of all changes of an operation
+    name, old, new = change.name, shown(change.before), shown(change.after)
+    broker = BrokerRef(name.cluster or None, name.broker_name)
+    before, after = None if old is None else old.offset, None if new is None else new.offset
+    return ChangedQueue(broker, name.group, name.topic, before, after, is_certain)

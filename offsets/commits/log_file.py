@@ -1,4 +1,4 @@
-"""The one local file: records of changes, each synced before it is acknowledged, and rows where there is no etcd.
+"""The one local file: records of changes, each synced before it is acknowledged.
 
 SQLite with a write-ahead log that is synced at each commit. A thread of its own writes; what comes while it waits for
 the disk goes into its next transaction together, as one record. (A statement for each change would wait as often for a
@@ -13,9 +13,9 @@ import sqlite3
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,12 +26,10 @@ from offsets.commits.stored import (
     StoredOffset,
     Unreadable,
     decoded_record,
-    decoded_row,
     encoded_record,
-    name_of,
-    path_of,
 )
 from offsets.commits.table import OffsetTable
+from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from serving.telemetry.events import Event
 from store.high_water import FileWatch, Unseen
@@ -42,13 +40,14 @@ FILE_NAME: Final = "commits.db"
 BATCH_CHANGES_MAX: Final = 20_000
 #: Changes that may wait for the disk: some MiB.
 WAITING_CHANGES_MAX: Final = 100_000
-#: Rows of one statement.
-_STATEMENT_ROWS: Final = 500
+#: Records beyond this size, and beyond twice what the last rewrite left, are rewritten; some 400,000 commits.
+RECORDS_BYTES_MAX: Final = 16 << 20
+#: Changes that are rewritten in one transaction: a millisecond of the event loop, and commits wait for it.
+REWRITTEN_CHANGES: Final = 2_000
 _APPLICATION_ID: Final = 0x524D_5143
-_SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, digest INTEGER NOT NULL, body BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS rows (key TEXT PRIMARY KEY, digest INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID",
     # The file's id; `embedded` or `etcd`; and the lead of this manager, in etcd, under which the records were made.
     "CREATE TABLE IF NOT EXISTS file (id TEXT NOT NULL, store TEXT NOT NULL, lead INTEGER NOT NULL)",
 )
@@ -105,20 +104,8 @@ class LogFile:
         self._is_closing = False
         self._thread: threading.Thread | None = None
 
-    # Reading, in work that `run` does
-
-    def rows(self) -> Iterator[tuple[RowName, dict[int, StoredOffset]]]:
-        """Yield the rows; raises FileProblem."""
-        for key, digest, body in self._read("SELECT key, digest, body FROM rows"):
-            if zlib.crc32(body, zlib.crc32(key.encode())) != digest:
-                raise self._damaged(f"row {key} has a wrong checksum")
-            try:
-                yield name_of(key), decoded_row(body)
-            except Unreadable as error:
-                raise self._damaged(f"row {key}: {error}") from None
-
     def changes(self) -> Iterator[tuple[RowName, int, StoredOffset]]:
-        """Yield what the records hold, in the order in which it was written; raises FileProblem."""
+        """Yield what the records hold, in the order in which it was written; for work of `run`. Raises FileProblem."""
         last = 0
         for number, digest, body in self._read("SELECT number, digest, body FROM records ORDER BY number"):
             if last and number != last + 1:
@@ -164,21 +151,24 @@ class LogFile:
         self._put(_Write(changes, done))
         return result
 
-    async def append(self, changes: Sequence[Change]) -> None:
-        """Store changes that are in the table already; raises FileProblem."""
-        recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(_Write(changes, lambda error: _resolve(recorded, error)))
-        await recorded
+    async def run(self, work: Callable[[], object] | None, changes: Sequence[Change] = ()) -> None:
+        """Do work in the thread of the file, as a part of a transaction; raises what it raises, and FileProblem.
 
-    async def run(self, work: Callable[[], object]) -> None:
-        """Do work in the thread of the file, as a part of a transaction; raises what it raises, and FileProblem."""
+        `changes`, which are in the table already, are stored with it.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(_Write((), lambda error: _resolve(done, error), work))
+        self._put(_Write(changes, lambda error: _resolve(done, error), work))
         await done
 
-    async def put_rows(self, rows: Mapping[RowName, bytes | None]) -> None:
-        """Write rows; None removes one. Raises FileProblem."""
-        await self.run(lambda: _put_rows(self._connection, rows))
+    async def rewrite(self, changes: Iterable[Change]) -> None:
+        """Put records of these changes in place of all that are there; those made meanwhile stay. Raises FileProblem.
+
+        Changes are taken some at a time between commits, and may be of that moment.
+        """
+        upto, left = self.number, iter(changes)
+        while part := list(islice(left, REWRITTEN_CHANGES)):
+            await self.run(None, part)
+        await self.drop(upto)
 
     async def drop(self, upto: int) -> None:
         """Drop the records up to one, which are stored elsewhere. Raises FileProblem."""
@@ -369,19 +359,6 @@ class LogFile:
         return FileProblem(self.path, f"it cannot be used: {error}; check the folder, its owner and its disk")
 
 
-def _put_rows(connection: sqlite3.Connection, rows: Mapping[RowName, bytes | None]) -> None:
-    keyed = [(path_of(name), body) for name, body in rows.items()]
-    for at in range(0, len(keyed), _STATEMENT_ROWS):
-        part = keyed[at : at + _STATEMENT_ROWS]
-        kept = [(key, zlib.crc32(body, zlib.crc32(key.encode())), body) for key, body in part if body is not None]
-        if kept:
-            marks = ",".join(["(?, ?, ?)"] * len(kept))
-            connection.execute(f"REPLACE INTO rows VALUES {marks}", [*chain.from_iterable(kept)])  # noqa: S608  # marks only
-        if gone := [key for key, body in part if body is None]:
-            marks = ",".join("?" * len(gone))
-            connection.execute(f"DELETE FROM rows WHERE key IN ({marks})", gone)  # noqa: S608  # marks only
-
-
 def _resolve(future: "asyncio.Future[None]", error: Exception | None) -> None:
     if future.done():
         return
@@ -389,3 +366,78 @@ def _resolve(future: "asyncio.Future[None]", error: Exception | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
+
+
+class EmbeddedStore:
+    """The store without etcd: the file alone, for one manager.
+
+    A change is acknowledged once its record is synced. As records grow, all offsets are recorded anew, some at a time
+    between commits, and the former records are dropped then. A start replays the records: `merge` keeps the newer
+    value, so their order does not matter.
+    """
+
+    #: Nothing ever waits for another store.
+    dirty_keys = 0
+    oldest_dirty_ms = 0
+    last_error = ""
+
+    def __init__(self, folder: Path, clock: Clock, tasks: BackgroundTasks, emit: Callable[[Event], None]) -> None:
+        """Open the file, or make it; blocks. Raises FileProblem."""
+        self._file: Final = LogFile(folder, "embedded", clock, emit)
+        self._tasks = tasks
+        self._table = OffsetTable(0)
+        #: What the last rewrite left.
+        self._rewritten_bytes = 0
+        self._rewriting: asyncio.Task[bool] | None = None
+
+    async def load(self, table: OffsetTable) -> None:
+        """Fill a table, and take its changes from now on; raises FileProblem."""
+
+        def read() -> None:
+            for name, queue_id, value in self._file.changes():
+                table.merge(name, {queue_id: value})
+
+        await self._file.run(read)
+        self._table = table
+        self._rewrite_if_large()
+
+    def is_written_through(self, _: str) -> bool:
+        """Return that an acknowledgement means this machine's disk, for every group."""
+        return False
+
+    async def store(self, changes: Sequence[Change]) -> None:
+        """Stage changes that were decided just now, and return once they are on the disk.
+
+        Raises StoreError, and then nothing is stored. A caller that is cancelled leaves nothing half done.
+        """
+        if (error := await self._file.store(changes, self._table, self._rewrite_if_large)) is not None:
+            raise error
+
+    async def store_now(self, changes: Sequence[Change]) -> None:
+        """Do the same: an operator's changes are as durable as any."""
+        await self.store(changes)
+
+    def write_again(self, names: Iterable[RowName]) -> None:
+        """Do nothing: the next rewrite leaves out what was forgotten."""
+
+    def stop_leading(self) -> None:
+        """Do nothing: this manager leads as long as it lives."""
+
+    async def close(self) -> None:
+        if self._rewriting is not None:
+            self._rewriting.cancel()
+        await self._file.close()
+
+    def _rewrite_if_large(self) -> None:
+        is_at_rest = self._rewriting is None or self._rewriting.done()
+        if is_at_rest and self._file.log_bytes > max(RECORDS_BYTES_MAX, 2 * self._rewritten_bytes):
+            self._rewriting = self._tasks.start(self._rewrite(), "fold_commits")
+
+    async def _rewrite(self) -> None:
+        rows = self._table.rows
+        present = ((name, list(rows[name].queues.items())) for name in tuple(rows) if name in rows)
+        with suppress(FileProblem):  # the next write that fails, or succeeds, tells; records stay until then
+            await self._file.rewrite(
+                Change(name, queue_id, None, value) for name, queues in present for queue_id, value in queues
+            )
+            self._rewritten_bytes = self._file.log_bytes

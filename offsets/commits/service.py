@@ -20,7 +20,7 @@ from serving.telemetry.events import Count, Counted, Event, Gauge, Measure
 from store.store import Deposed, OutcomeUnknown, StoreError
 
 if TYPE_CHECKING:
-    from offsets.commits.embedded import EmbeddedStore
+    from offsets.commits.log_file import EmbeddedStore
     from offsets.commits.write_behind import WriteBehind
 
 OFFSETS: Final = Gauge("offsets", "Offsets that clients have committed, one for each queue that a group consumes.")
@@ -55,7 +55,7 @@ class OffsetService:
         offsets_max: int,
     ) -> None:
         """Load whenever the lead begins."""
-        self._store, self._lead, self._clock, self._tasks, self._emit = store, lead, clock, tasks, emit
+        self.store, self._lead, self._clock, self._tasks, self._emit = store, lead, clock, tasks, emit
         self._offsets_max = offsets_max
         self.table = OffsetTable(offsets_max)
         lead.listeners.append(self._lead_changed)
@@ -65,7 +65,7 @@ class OffsetService:
 
     def _lead_changed(self, leads: bool) -> None:  # noqa: FBT001  # as Lead calls it
         self.table = OffsetTable(self._offsets_max)
-        self._store.stop_leading()
+        self.store.stop_leading()
         if leads:
             self._lead.is_loaded = False
             self._tasks.start(self._load(self._lead.term), "load_offsets")
@@ -75,7 +75,7 @@ class OffsetService:
         while self._lead.is_leading() and self._lead.term == term:
             table = OffsetTable(self._offsets_max, self._lead.number)
             try:
-                await self._store.load(table)
+                await self.store.load(table)
             except StoreError as error:
                 if str(error) != told:
                     self._emit(OffsetsLoadFailed(error=(told := str(error))))
@@ -98,11 +98,11 @@ class OffsetService:
     def _forget_deleted(self) -> None:
         if self._lead.is_leading() and self.table.is_loaded:
             self.table.drop_empty()
-            self._store.write_again(self.table.forget_deleted(self._clock.unix_ms()))
+            self.store.write_again(self.table.forget_deleted(self._clock.unix_ms()))
 
     async def close(self) -> None:
         self._forgetting.cancel()
-        await self._store.close()
+        await self.store.close()
 
     # Clients
 
@@ -113,9 +113,9 @@ class OffsetService:
         """
         self._check()
         decision = decide_commit(self.table, entries, self._writer(writer))
-        await self._stored("commit", decision, self._store.store)
+        await self._stored("commit", decision, self.store.store)
         groups = {entry.name.group for entry in entries}
-        return decision.results, "remote" if all(map(self._store.is_written_through, groups)) else "local"
+        return decision.results, "remote" if all(map(self.store.is_written_through, groups)) else "local"
 
     def read(self, queues: Sequence[tuple[RowName, int]]) -> list[StoredOffset | Unavailable | None]:
         """Return the durable offset of each queue, a deleted one too; None: it never had one. Raises NotLeading."""
@@ -148,7 +148,7 @@ class OffsetService:
 
     async def _by_operator(self, operation: str, decision: Decision, writer: str) -> Decision:
         try:
-            await self._stored(operation, decision, self._store.store_now)
+            await self._stored(operation, decision, self.store.store_now)
         except OutcomeUnknown:
             self._tell(operation, decision, writer, is_certain=False)
             raise
@@ -165,8 +165,8 @@ class OffsetService:
         return (
             Measure(OFFSETS, self.table.count),
             Measure(UNREADABLE_ROWS, len(self.table.unreadable)),
-            Measure(DIRTY_OFFSETS, self._store.dirty_keys),
-            Measure(OLDEST_DIRTY, self._store.oldest_dirty_ms / 1000),
+            Measure(DIRTY_OFFSETS, self.store.dirty_keys),
+            Measure(OLDEST_DIRTY, self.store.oldest_dirty_ms / 1000),
         )
 
     def _check(self) -> None:

@@ -217,8 +217,9 @@ def decoded_record(body: bytes) -> Iterator[tuple[RowName, int, StoredOffset]]:
     """Yield what a record holds; raises Unreadable."""
     try:
         record = _decode_record(body)
+        writers = [sys.intern(writer) for writer in record.writers]
         for name, queue_id, value in record.entries:
-            yield record.names[name], queue_id, _stored(value, record.writers)
+            yield record.names[name], queue_id, _stored(value, writers)
     except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
         raise Unreadable(str(error)) from None
 

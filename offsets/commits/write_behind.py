@@ -49,7 +49,7 @@ CONFIRMED_S: Final = 20
 RETRY_MS_MAX: Final = 2000
 #: How long a stop waits until etcd has everything.
 STOP_S: Final = 20
-#: Records beyond this size are replaced by one of what etcd lacks; some 200,000 commits.
+#: Records beyond this size are replaced by those of what etcd lacks; some 200,000 commits.
 RECORDS_BYTES_MAX: Final = 8 << 20
 
 
@@ -403,13 +403,13 @@ class WriteBehind:
         self._direct = [direct for direct in self._direct if direct.rows]
 
     async def _trim(self) -> None:
-        """Put one record of what etcd lacks in place of all, once they are large; raises FileProblem."""
+        """Put records of what etcd lacks in place of all, once they are large; raises FileProblem."""
         # Without the lead nothing is known of what etcd lacks.
         if self._file.log_bytes < RECORDS_BYTES_MAX or not self._is_loaded:
             return
-        upto, read = self._file.number, self._table.read
+        read = self._table.read
         dirty = ((name, queue_id) for name, queues in self._dirty.items() for queue_id in queues)
         values = ((name, queue_id, read(name, queue_id)) for name, queue_id in dirty)
-        changes = [Change(name, queue_id, None, value) for name, queue_id, value in values if value is not None]
-        await self._file.append(changes)
-        await self._file.drop(upto)
+        await self._file.rewrite(
+            [Change(name, queue_id, None, value) for name, queue_id, value in values if value is not None]
+        )

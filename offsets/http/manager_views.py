@@ -1,40 +1,32 @@
-"""What the path about the manager itself answers: whether it leads, whom it follows, what is not stored yet."""
+"""What the manager tells of itself: whether it leads, whom it follows, what is not stored yet, and its metrics."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from offsets.catalogues import DECLARED, MAKE, SERVER, UNSIGNED_REQUESTS
+from offsets.commits.service import OffsetService
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
 from offsets.sets.following import Following
 from serving.http.paths import get
 from serving.http.server_views import check_serving
 from serving.http.views import Unavailable
+from serving.metrics.counters import LabelGuard, Labels
+from serving.metrics.exposition import Histograms, HttpServerMetrics, ProcessSources, Values
+from serving.metrics.families import MetricFamily
 from serving.metrics.health import Health
 from serving.shapes.offsets import ManagerView
-
-
-class StoredOffsets(NamedTuple):
-    """What a manager has of the offsets that clients committed to it."""
-
-    offsets: int = 0
-    dirty_keys: int = 0
-    oldest_dirty_ms: int = 0
-    last_flush_error: str = ""
+from serving.telemetry.events import Gauge, Measure
+from serving.telemetry.telemetry import Telemetry
 
 
 class ManagerViews:
-    def __init__(
-        self, config: OffsetManagerConfig, lead: Lead, following: Following, stored: Callable[[], StoredOffsets]
-    ) -> None:
-        self._options = config
-        self._lead = lead
-        self._following = following
-        self._stored = stored
+    def __init__(self, config: OffsetManagerConfig, lead: Lead, following: Following, commits: OffsetService) -> None:
+        self._options, self._lead, self._following, self._commits = config, lead, following, commits
 
     @get("/v1/manager", refusals=(400,))
     def manager(self) -> ManagerView:
         """Whether this offset manager leads, who tells it the masters, and what the store does not have yet."""
-        lead, following, stored = self._lead, self._following, self._stored()
+        lead, following, store = self._lead, self._following, self._commits.store
         return ManagerView(
             id=lead.me.id,
             address=lead.me.address,
@@ -46,10 +38,10 @@ class ManagerViews:
             broker_sets=len(following.sets),
             broker_sets_with_master=sum(1 for _ in following.masters()),
             store=self._options.store,
-            offsets=stored.offsets,
-            dirty_keys=stored.dirty_keys,
-            oldest_dirty_ms=stored.oldest_dirty_ms,
-            last_flush_error=stored.last_flush_error,
+            offsets=self._commits.table.count,
+            dirty_keys=store.dirty_keys,
+            oldest_dirty_ms=store.oldest_dirty_ms,
+            last_flush_error=store.last_error,
         )
 
 
@@ -58,3 +50,32 @@ def check_ready(health: Health, lead: Lead) -> None:
     check_serving(OFFSET_MANAGER.name, health)
     if lead.role == "loading" or lead.leader is None:
         raise Unavailable("This offset manager is loading, or no offset manager leads at present.")
+
+
+class OffsetManagerMetrics(HttpServerMetrics):
+    """Reads everything that is declared."""
+
+    def __init__(
+        self, sources: ProcessSources, telemetry: Telemetry, measures: Sequence[Callable[[], Iterable[Measure]]]
+    ) -> None:
+        """Take what each part yields of its gauges."""
+        super().__init__(SERVER, sources)
+        self._sources, self._telemetry, self._measures = sources, telemetry, measures
+
+    def own_values(self) -> Iterator[tuple[MetricFamily, Values]]:
+        """Yield gauges, then counters; raises KeyError for a gauge whose module is not declared."""
+        gauges: dict[Gauge, dict[Labels, float]] = {gauge: {} for gauge in DECLARED.gauges}
+        for measures in self._measures:
+            for gauge, value, labels in measures():
+                gauges[gauge][labels] = value
+        for gauge, values in gauges.items():
+            yield gauge.family(MAKE), values
+        yield from self._telemetry.counts(MAKE)
+        yield UNSIGNED_REQUESTS, self._sources.counters.unsigned_requests.counts()
+
+    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
+        yield from self._telemetry.durations(MAKE)
+
+    def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
+        """No peer names a label."""
+        return {}

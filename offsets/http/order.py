@@ -40,10 +40,7 @@ _GROUP: Final = (
 
 class OrderViews:
     def __init__(self, order: OrderService, lead: Lead, clock: Clock, *, follows_brokers: bool) -> None:
-        self._order = order
-        self._lead = lead
-        self._clock = clock
-        self._follows_brokers = follows_brokers
+        self._order, self._lead, self._clock, self._follows_brokers = order, lead, clock, follows_brokers
 
     @get("/v1/locks/orderly-groups", paged=True, refusals=(400, 503))
     def orderly_groups(self, request: ViewRequest) -> OrderlyGroupListing:

@@ -32,10 +32,7 @@ _SHOWN_MAX: Final = 10_000
 
 class RepairViews:
     def __init__(self, repairer: Repairer, lead: Lead, following: Following, mode: RepairMode) -> None:
-        self._repairer = repairer
-        self._lead = lead
-        self._following = following
-        self._mode = mode
+        self._repairer, self._lead, self._following, self._mode = repairer, lead, following, mode
 
     @get("/v1/offsets/repairs", refusals=(503,))
     def repairs(self) -> RepairListing:

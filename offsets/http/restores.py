@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,7 @@ from offsets.http.commits import refusals
 from offsets.lead import Lead
 from offsets.offset_files import ClientQueue, OffsetFileError
 from offsets.readings.readings import Readings
-from offsets.restore.lag import GroupLag, LagQueue, LagReader, LagsTooOften
+from offsets.restore.lag import LagQueue, LagReader, LagsTooOften
 from offsets.restore.operations import NoSuchOperation, OperationKind, Operations
 from offsets.restore.restorer import AnotherRuns, Change, NoSuchSet, Restored, Restorer, RestoreRefused, Scope
 from offsets.restore.rules import RESTORED_MAX, Options, RestoredQueue
@@ -48,7 +48,6 @@ from serving.shapes.offsets import (
     KeptOperationListing,
     KeptOperationView,
     LagListing,
-    LagView,
     RestoreAnswer,
     RestoreBody,
     RestoredView,
@@ -69,15 +68,8 @@ _RESTORES_MAX: Final = 8
 _GROUP_LISTS_MAX: Final = 2
 
 
-class _ReadFile(NamedTuple):
-    """What a file has, by broker set."""
-
-    offsets: Mapping[SetName, Mapping[QueueKey, int]]
-    problems: list[str]
-
-    @property
-    def total(self) -> int:
-        return sum(len(queues) for queues in self.offsets.values())
+#: What a file has, by broker set.
+_OfSets: TypeAlias = Mapping[SetName, Mapping[QueueKey, int]]
 
 
 class RestoreViews:
@@ -155,12 +147,12 @@ class RestoreViews:
             managed = {LagQueue(name.topic, name.broker_name, queue): offset for (name, queue), offset in own.items()}
             sets = [followed for followed in self._following.sets.values() if followed.set_name.cluster == cluster]
             found = await self._lags.read(sets, group, topic, managed)
-        known = [lag.lag for lag in found.queues if lag.lag is not None]
+        known = [lag.lag for lag in found.queues if lag.lag != "unknown"]
         return LagListing(
             group=group,
             known_lag=sum(known) if known else None,
             unknown=len(found.queues) - len(known),
-            queues=[_lag_view(lag) for lag in found.queues],
+            queues=found.queues,
             unavailable=[SetProblemView(*problem) for problem in sorted(found.unavailable.items())],
         )
 
@@ -196,14 +188,14 @@ class RestoreViews:
         """Store the offsets of a file of a broker or client, here or at brokers; with dryRun only show them."""
         with self._refusals(body):
             # A large one takes a second, which others do not wait for.
-            read = await asyncio.to_thread(_read_file, body)
-            if read.total > RESTORED_MAX:
+            offsets, problems = await asyncio.to_thread(_read_file, body)
+            if sum(map(len, offsets.values())) > RESTORED_MAX:
                 raise UnprocessableBody(f"The file has more than {RESTORED_MAX} offsets: name a group.")
             if body.target == "manager":
-                return await self._import_here(body, read)
+                return await self._import_here(body, offsets, problems)
             options = Options(allow_back=body.allow_back, allow_unproved=body.allow_unproved, pulls=body.pulls)
             change = Change(OperationKind.IMPORT, body.writer, options, body.dry_run)
-            return _answer(await self._restorer.write(change, read.offsets), body, read.problems)
+            return _answer(await self._restorer.write(change, offsets), body, problems)
 
     @post("/v1/offsets/export", refusals=(409, 503), concurrent_max=_FILES_MAX)
     async def export_file(self, body: ExportBody) -> ExportAnswer:
@@ -250,12 +242,12 @@ class RestoreViews:
             await asyncio.sleep(0)
         return found, unavailable
 
-    async def _import_here(self, body: ImportBody, read: _ReadFile) -> RestoreAnswer:
+    async def _import_here(self, body: ImportBody, offsets: _OfSets, problems: list[str]) -> RestoreAnswer:
         entries = [
             Entry(
                 RowName(body.cluster, body.namespace, key.group, key.topic, set_name.broker_name), key.queue_id, offset
             )
-            for set_name, queues in read.offsets.items()
+            for set_name, queues in offsets.items()
             for key, offset in queues.items()
         ]
         table, views, changed = self._commits.table, list[RestoredView](), list[Entry]()
@@ -277,7 +269,7 @@ class RestoreViews:
             if view.status is decided and (result := next(results)).status is not EntryStatus.OK:
                 views[at] = msgspec.structs.replace(view, status=Status.FAILED, why=result.reason)
         counts = Counter(view.status.value for view in views)
-        return RestoreAnswer(body.dry_run, "", dict(counts), views, [], read.problems)
+        return RestoreAnswer(body.dry_run, "", dict(counts), views, [], problems)
 
     @contextmanager
     def _refusals(self, body: AllowedBody | None = None) -> Iterator[None]:
@@ -301,23 +293,23 @@ class RestoreViews:
             raise Unavailable(f"Nothing was written: {error}.") from error
 
 
-def _read_file(body: ImportBody) -> _ReadFile:
-    """Return what the file of a body has; raises UnprocessableBody."""
+def _read_file(body: ImportBody) -> tuple[_OfSets, list[str]]:
+    """Return what the file of a body has, and why entries are not used; raises UnprocessableBody."""
     is_client = body.dialect == "client"
     if is_client and (not body.group or body.broker_name):
         raise UnprocessableBody("Of dialect client give the group, and no brokerName: the file names brokers.")
     if not is_client and not body.broker_name:
         raise UnprocessableBody("Of dialect broker give brokerName: the file does not name it.")
     if is_client:
-        of_client = offset_files.read_client_file(body.file)
+        of_client, problems = offset_files.read_client_file(body.file)
         found: dict[SetName, dict[QueueKey, int]] = {}
-        for queue, offset in of_client.offsets.items():
+        for queue, offset in of_client.items():
             name = SetName(body.cluster, queue.broker_name)
             found.setdefault(name, {})[QueueKey(body.group, queue.topic, queue.queue_id)] = offset
-        return _ReadFile(found, of_client.problems)
-    read = offset_files.read_broker_file(body.file)
-    wanted = {key: offset for key, offset in read.offsets.items() if body.group in ("", key.group)}
-    return _ReadFile({SetName(body.cluster, body.broker_name): wanted}, read.problems)
+        return found, problems
+    of_broker, problems = offset_files.read_broker_file(body.file)
+    wanted = {key: offset for key, offset in of_broker.items() if body.group in ("", key.group)}
+    return {SetName(body.cluster, body.broker_name): wanted}, problems
 
 
 def _answer(done: Restored, body: AllowedBody, unused: list[str] | None = None) -> RestoreAnswer:
@@ -326,7 +318,7 @@ def _answer(done: Restored, body: AllowedBody, unused: list[str] | None = None) 
         operation_id=done.operation_id,
         counts=dict(Counter(queue.status.value for queue in done.queues)),
         queues=[msgspec.convert(queue, RestoredView, from_attributes=True) for queue in done.queues],
-        problems=[SetProblemView(problem.set_name.broker_name, problem.reason) for problem in done.problems],
+        problems=list(done.problems),
         unused=unused or [],
     )
 
@@ -337,7 +329,3 @@ def _own_view(entry: Entry, old: int | None, status: Status, why: str) -> Restor
         name.cluster, name.broker_name, name.group, name.topic, entry.queue_id, status, old, entry.offset, why
     )
     return msgspec.convert(queue, RestoredView, from_attributes=True)
-
-
-def _lag_view(lag: GroupLag) -> LagView:
-    return LagView(*lag.queue, *lag[1:4], "unknown" if lag.lag is None else lag.lag, lag.reason)

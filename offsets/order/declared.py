@@ -7,7 +7,7 @@ memory; a change is in the store before it is in memory.
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -17,25 +17,20 @@ from serving.durable_file import DurableFileError, read_latest, replace
 from serving.telemetry.events import Event
 from store.store import StoreError
 
+if TYPE_CHECKING:
+    from offsets.order.declared_in_etcd import DeclaredKey
+
 #: Groups that may be declared: at 100 masters a round of lists takes less than a minute and a half for 200 groups.
 GROUPS_MAX: Final = 1000
 FILE_NAME: Final = "orderly-groups.json"
 
 _BLANK: Final = b"[]"
+#: Where the list is stored as one value.
+DeclaredStore: TypeAlias = "DeclaredFile | DeclaredKey"
 
 
 class GroupRefused(Exception):
     """A group cannot be declared; the text says why."""
-
-
-class DeclaredStore(Protocol):
-    """A file or a key of etcd with one value; raises StoreError."""
-
-    async def read(self) -> tuple[bytes | None, int]:
-        """Return the value, None if there is none, and its revision."""
-
-    async def write(self, value: bytes, revision: int) -> None:
-        """Replace the value, which is durable then, if it still has this revision."""
 
 
 class DeclaredFile:
@@ -45,12 +40,14 @@ class DeclaredFile:
         self._path = folder / FILE_NAME
 
     async def read(self) -> tuple[bytes | None, int]:
+        """Return the value, None if there is none, and its revision; raises StoreError."""
         try:
             return await asyncio.to_thread(read_latest, self._path), 0
         except DurableFileError as error:
             raise StoreError(str(error)) from None
 
     async def write(self, value: bytes, revision: int) -> None:
+        """Replace the value, which is durable then, if it still has this revision; raises StoreError."""
         del revision
         try:
             await asyncio.to_thread(replace, self._path, value)

@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 
 from history.offset_families import LOCK_EVENT
 from history.rows import BrokerRef, Record
+from offsets.order.holders import GroupQueue  # a field of events
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Observation, Timer
 
@@ -48,21 +49,19 @@ class _OfOverlap(Event, frozen=True, kw_only=True):
 
     level: ClassVar[Level | None] = None
     event_type: ClassVar[str]
-    cluster: str
-    group: str
-    topic: str
-    broker: str
-    queue_id: int
+    keys: ClassVar[tuple[str, ...]] = ("cluster", "group", "topic", "broker", "queue_id", "clients")
+    queue: GroupQueue
     clients: tuple[str, str]
 
+    def line(self) -> dict[str, object]:
+        (cluster, group), queue = self.queue
+        values = (cluster, group, queue.topic, queue.broker_name, queue.queue_id, self.clients)
+        return dict(zip(self.keys, values, strict=False))
+
     def rows(self) -> Iterator[Record]:
-        columns: dict[str, object] = {"clients": [name[:_TEXT_MAX] for name in self.clients]}
-        columns |= {
-            name: getattr(self, name)
-            for name in ("group", "topic", "queue_id", "reason", "duration_ms")
-            if name in self.__struct_fields__
-        }
-        yield Record(LOCK_EVENT, self.event_type, BrokerRef(self.cluster, self.broker), columns)
+        columns = self.line() | {"clients": [name[:_TEXT_MAX] for name in self.clients]}
+        broker = BrokerRef(str(columns.pop("cluster")), str(columns.pop("broker")))
+        yield Record(LOCK_EVENT, self.event_type, broker, columns)
 
 
 class BrokerLockOverlap(_OfOverlap, frozen=True, kw_only=True):
@@ -82,8 +81,12 @@ class BrokerLockOverlapEnded(_OfOverlap, frozen=True, kw_only=True):
 
     level = Level.INFO
     event_type = "overlap_ended"
+    keys = (*_OfOverlap.keys, "reason", "duration_ms")
     reason: str
     duration_ms: int
+
+    def line(self) -> dict[str, object]:
+        return {**super().line(), "reason": self.reason, "duration_ms": self.duration_ms}
 
 
 class BrokerLocksReplayed(Event, frozen=True, kw_only=True):

@@ -53,7 +53,6 @@ class Member(NamedTuple):
     client_id: str
 
     def set_of(self, queue: MessageQueue) -> SetName:
-        """Return the broker set of a queue that it holds."""
         return SetName(self.of.cluster, queue.broker_name)
 
 

@@ -7,7 +7,7 @@ Source: docs/protocol/queue-locks.md 4 and 5.
 
 from collections.abc import Collection, Iterator
 from itertools import combinations
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
 from offsets.order.events import BrokerLockOverlap, BrokerLockOverlapEnded
 from offsets.order.holders import GroupQueue, Holders, Holding, Member
@@ -86,7 +86,7 @@ class Overlaps:
             if reason := _end_of(holders, queue, pair[0]) or _end_of(holders, queue, pair[1]):
                 del pairs[pair]
                 duration_ms = now_ms - since_ms
-                yield BrokerLockOverlapEnded(**_names(queue), clients=pair, reason=reason, duration_ms=duration_ms)
+                yield BrokerLockOverlapEnded(queue=queue, clients=pair, reason=reason, duration_ms=duration_ms)
         if not pairs:
             self._open.pop(queue, None)
 
@@ -98,7 +98,7 @@ class Overlaps:
                 continue
             if len(self) < OPEN_MAX:
                 self._open.setdefault(queue, {})[pair] = since_ms
-                yield BrokerLockOverlap(**_names(queue), clients=pair)
+                yield BrokerLockOverlap(queue=queue, clients=pair)
 
 
 def _end_of(holders: Holders, queue: GroupQueue, client_id: str) -> str:
@@ -107,16 +107,3 @@ def _end_of(holders: Holders, queue: GroupQueue, client_id: str) -> str:
         has_answered = holders.client(Member(queue.of, client_id)).confirmed is not None
         return "released" if has_answered else "lost"
     return "released" if holding.is_over else "expired" if holding.is_expired else ""
-
-
-class _Names(TypedDict):
-    cluster: str
-    group: str
-    topic: str
-    broker: str
-    queue_id: int
-
-
-def _names(queue: GroupQueue) -> _Names:
-    (cluster, group), held = queue
-    return _Names(cluster=cluster, group=group, topic=held.topic, broker=held.broker_name, queue_id=held.queue_id)

@@ -138,9 +138,7 @@ class HolderPolling:
     def __init__(self, client: Requester, tasks: BackgroundTasks, clock: Clock, emit: Callable[[Event], None]) -> None:
         self._clients = AdminClient(client, CLIENT_LIMITS)
         self.brokers: Final = AdminClient(client, BROKER_LIMITS)
-        self._tasks = tasks
-        self._clock = clock
-        self._emit = emit
+        self._tasks, self._clock, self._emit = tasks, clock, emit
         self.holders: Final = Holders()
         self.overlaps: Final = Overlaps()
         self.plan: Final = PollPlan(self.holders)
@@ -225,7 +223,6 @@ class HolderPolling:
         return task
 
     async def _ask(self, member: Member, address: str) -> bool:
-        """Ask a client, and return whether it has answered."""
         sent_ms = self._clock.now_ms()
 
         def before_send() -> None:

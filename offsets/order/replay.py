@@ -102,12 +102,9 @@ class LockReplay:
         may_write: Callable[[SetMaster], bool],
     ) -> None:
         """`may_write` says whether locks may change at a broker now: it is the master, and this manager leads."""
-        self._polling = polling
-        self._holders = polling.holders
+        self._polling, self._holders = polling, polling.holders
         self._admin = AdminClient(client, REPLAY_LIMITS)
-        self._clock = clock
-        self._emit = emit
-        self._may_write = may_write
+        self._clock, self._emit, self._may_write = clock, emit, may_write
 
     # Taking locks
 
@@ -236,7 +233,6 @@ class LockReplay:
 
 
 def _events(promotion: Promotion, found: Collection[ReplayedQueue]) -> Iterator[Event]:
-    """Yield what is told of a replay: an event for each group and topic."""
     master, by_topic = promotion.master, dict[tuple[str, str], list[ReplayedQueue]]()
     for row in found:
         by_topic.setdefault((row.queue.of.group, row.queue.queue.topic), []).append(row)

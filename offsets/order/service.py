@@ -45,13 +45,9 @@ class OrderService:
         replays: bool,
     ) -> None:
         """Listen to changes of masters; `replays`: take locks at new masters."""
-        self._following = following
-        self._lead = lead
-        self.declared: Final = declared
-        self._tasks = tasks
-        self._clock = clock
-        self._emit = emit
+        self._following, self._lead, self._tasks, self._clock, self._emit = following, lead, tasks, clock, emit
         self._replays = replays
+        self.declared: Final = declared
         self.polling: Final = HolderPolling(client, tasks, clock, emit)
         self.replay: Final = LockReplay(self.polling, client, clock, emit, self._may_write)
         #: When this manager was seen to lead, monotonic ms.
@@ -120,7 +116,7 @@ class OrderService:
         Clients are connected to its other brokers too.
         """
         known = self._following.sets.get(change.set_name.broker_name)
-        replicas = {member.address for member in known.members} if known is not None else set()
+        replicas = set(known.members) if known is not None else set()
         if change.before is not None:
             replicas.discard(change.before.address)
         holders = self.polling.holders.members_at(change.set_name)

@@ -26,11 +26,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
 from offsets.readings.reading import Reading, ReadingHead, reading_of
 from offsets.readings.table import StoredTable, TableOffsets
 from offsets.values import GroupKind, SetName
 from serving.durable_file import replace
+from serving.logging.events import Level
 from serving.telemetry.events import Event
 
 #: Readings of a set that are all kept: an hour, of one each 5 s.
@@ -45,6 +45,27 @@ _FRAME: Final = struct.Struct(">IIIII")
 _HOUR_MS: Final = 3_600_000
 _SUFFIX: Final = ".readings"
 _PAUSE_S: Final = 0.2
+
+
+class ReadingsNotKept(Event, frozen=True, kw_only=True):
+    """Readings are not stored, as a full disk refuses them; told again once one was stored and the next is not.
+
+    What is in memory goes on: a repair needs the last minute alone, restores to a moment lack these readings.
+    """
+
+    level = Level.ERROR
+    advice = "Free the disk of `storePath`, or lower `readingsBytesMax`."
+    path: str
+    problem: str
+
+
+class ReadingFileSkipped(Event, frozen=True, kw_only=True):
+    """A file of readings is damaged, or of another release: it is left alone, and what it has is not known."""
+
+    level = Level.WARNING
+    advice = "Remove it. Check the disk if there are more of them."
+    path: str
+    problem: str
 
 
 Part = TypeVar("Part", ReadingHead, StoredTable)

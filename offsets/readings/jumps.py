@@ -15,7 +15,7 @@ from history.offset_families import OFFSET_JUMP
 from history.rows import BrokerRef, Record
 from offsets.readings.reading import Reading
 from offsets.readings.table import Change, decoded_key, decoded_value
-from offsets.values import SetName, is_writable
+from offsets.values import is_writable
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event
 
@@ -101,14 +101,36 @@ class _Jumped(Event, frozen=True, kw_only=True):
     """A line about all jumps of one cause in one reading."""
 
     level: ClassVar[Level | None] = None
-    broker: str
-    cause: str
-    groups: int
-    queues: int
-    messages_again: int
-    messages_skipped: int
-    group: str
-    topic: str
+    keys = ("broker", "cause", "groups", "queues", "messages_again", "messages_skipped", "group", "topic")
+    jumps: Sequence[Jump]
+
+    def line(self) -> dict[str, object]:
+        jumps = self.jumps
+        most = max(jumps, key=lambda jump: jump.messages_again + jump.messages_skipped)
+        return {
+            "broker": most.broker_name,
+            "cause": most.cause.value,
+            "groups": len({jump.group for jump in jumps}),
+            "queues": sum(jump.queue_count for jump in jumps),
+            "messages_again": sum(jump.messages_again for jump in jumps),
+            "messages_skipped": sum(jump.messages_skipped for jump in jumps),
+            "group": most.group,
+            "topic": most.topic,
+        }
+
+    def counted(self) -> Iterator[Count]:
+        for jump in self.jumps:
+            labels = (jump.cause.value,)
+            yield Count(JUMPED, labels, jump.queue_count)
+            yield Count(AGAIN, labels, jump.messages_again)
+            yield Count(SKIPPED, labels, jump.messages_skipped)
+
+    def rows(self) -> Iterator[Record]:
+        for jump in self.jumps:
+            columns = {name: getattr(jump, name) for name in _COLUMNS}
+            columns |= {"cause": jump.cause.value, "queues": jump.queue_count, "former_addr": jump.former_master}
+            broker = BrokerRef(jump.cluster or None, jump.broker_name, broker_addr=jump.master)
+            yield Record(OFFSET_JUMP, "jumped", broker, columns)
 
 
 class OffsetsMovedBack(_Jumped, frozen=True, kw_only=True):
@@ -131,27 +153,6 @@ class OffsetsWereSet(_Jumped, frozen=True, kw_only=True):
     advice = (
         "None if you know who; otherwise `rmq offsets jumps` names the groups, and `rmq offsets restore` undoes it."
     )
-
-
-class GroupsJumped(Event, frozen=True, kw_only=True):
-    """What one reading shows of jumps: counted, and recorded by group and topic."""
-
-    level = None
-    jumps: tuple[Jump, ...]
-
-    def counted(self) -> Iterator[Count]:
-        for jump in self.jumps:
-            labels = (jump.cause.value,)
-            yield Count(JUMPED, labels, jump.queue_count)
-            yield Count(AGAIN, labels, jump.messages_again)
-            yield Count(SKIPPED, labels, jump.messages_skipped)
-
-    def rows(self) -> Iterator[Record]:
-        for jump in self.jumps:
-            columns = {name: getattr(jump, name) for name in _COLUMNS}
-            columns |= {"cause": jump.cause.value, "queues": jump.queue_count, "former_addr": jump.former_master}
-            broker = BrokerRef(jump.cluster or None, jump.broker_name, broker_addr=jump.master)
-            yield Record(OFFSET_JUMP, "jumped", broker, columns)
 
 
 def jumps_between(before: Reading, after: Reading, changes: Mapping[bytes, Change]) -> list[Jump]:
@@ -179,24 +180,11 @@ def jumps_between(before: Reading, after: Reading, changes: Mapping[bytes, Chang
     return found
 
 
-def summaries(set_name: SetName, jumps: Sequence[Jump]) -> Iterator[Event]:
-    """Yield what is logged about the jumps of one reading: a line for each cause."""
+def told(jumps: Sequence[Jump]) -> Iterator[Event]:
+    """Yield what is told about the jumps of one reading: an event for each cause."""
     for cause in JumpCause:
-        mine = [jump for jump in jumps if jump.cause is cause]
-        if not mine:
-            continue
-        most = max(mine, key=lambda jump: jump.messages_again + jump.messages_skipped)
-        kind = OffsetsMovedBack if cause in UNWANTED else OffsetsWereSet
-        yield kind(
-            broker=set_name.broker_name,
-            cause=cause.value,
-            groups=len({jump.group for jump in mine}),
-            queues=sum(jump.queue_count for jump in mine),
-            messages_again=sum(jump.messages_again for jump in mine),
-            messages_skipped=sum(jump.messages_skipped for jump in mine),
-            group=most.group,
-            topic=most.topic,
-        )
+        if mine := [jump for jump in jumps if jump.cause is cause]:
+            yield OffsetsMovedBack(jumps=mine) if cause in UNWANTED else OffsetsWereSet(jumps=mine)
 
 
 def _cause_between(before: Reading, after: Reading) -> JumpCause | None:

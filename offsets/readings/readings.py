@@ -21,36 +21,66 @@ from zlib import crc32
 
 import msgspec
 
-from offsets.at_broker import AtBroker
+from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerOptions, LogWatch, NotServing, OtherBroker
+from offsets.config import OffsetManagerConfig
 from offsets.proof import Fingerprint, LogBefore
-from offsets.readings.events import (
-    FILE_BYTES,
-    READ,
-    REPLICAS_IDLE,
-    SETS_READ,
-    SETS_STALE,
-    MasterNotRead,
-    ReplicaCopiesNothing,
-)
 from offsets.readings.files import ReadingFiles
-from offsets.readings.jumps import JUMPS_MAX, GroupsJumped, Jump, jumps_between, summaries
-from offsets.readings.reader import FAILURES, MasterAnswer, MasterReader, read_offsets
-from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReplicaReading, reading_of
+from offsets.readings.jumps import JUMPS_MAX, Jump, jumps_between, told
+from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReadingHead, ReplicaReading, reading_of
 from offsets.readings.table import (
     Change,
     TableOffsets,
     Trail,
     decoded_key,
+    offsets_text,
     same_entries,
 )
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.following import Following
 from offsets.values import GroupKind, GroupTopic, SetName, is_pop_retry
+from remoting.admin.broker_process import BrokerProcess
+from remoting.admin.brokers import ha_status
 from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.log_epochs import LogEpoch, log_epochs
+from remoting.admin.offset_table import all_offsets
 from remoting.background_tasks import BackgroundTasks, Report
 from remoting.client import Requester
 from remoting.clock import Clock
-from serving.telemetry.events import Count, Counted, Event, Measure
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import BodyError, NotSupported, Refused
+from remoting.protocol.shapes.broker_admin import OFFSET_TABLE
+from remoting.protocol.shapes.route import MASTER_ID
+from serving.logging.events import Level
+from serving.telemetry.events import Count, Counted, Counter, Event, Gauge, Measure
+
+READ: Final = Counter("readings", "Readings of masters, by result.", ("result",), known=(("read",), ("failed",)))
+SETS_READ: Final = Gauge("readings_sets", "Broker sets with a reading of their master within the last three periods.")
+SETS_STALE: Final = Gauge("readings_stale_sets", "Broker sets that have a master, and no such reading.")
+REPLICAS_IDLE: Final = Gauge("readings_replicas_without_copies", "Replicas that copy no offsets from their master.")
+FILE_BYTES: Final = Gauge("readings_file_bytes", "What the files of readings take.")
+
+
+class MasterNotRead(Event, frozen=True, kw_only=True):
+    """A master cannot be read; told once until it can. A repair after a failover goes by the last reading."""
+
+    level = Level.WARNING
+    advice = "Check that the broker answers 28, 43 and 1007 to this manager."
+    broker: str
+    addr: str
+    problem: str
+
+
+class ReplicaCopiesNothing(Event, frozen=True, kw_only=True):
+    """A replica has not copied the offsets of its master for three minutes: after its promotion groups read again.
+
+    Brokers of 5.5.0 cannot read what a master of that release sends.
+    """
+
+    level = Level.WARNING
+    advice = "Update brokers of 5.5.0 to 5.5.1; of others read the broker's log."
+    broker: str
+    addr: str
+
 
 #: Groups that are asked in a second, all brokers together.
 ASKED_PER_S: Final = 10
@@ -62,11 +92,6 @@ STALE_MS: Final = 10 * OLD_MS
 GROUPS_MAX: Final = 100_000
 
 
-class _Known(NamedTuple):
-    asked_ms: int
-    address: str
-
-
 class GroupKinds:
     """How groups consume that have moved lately, as their members show (203, 307): a few are asked each second.
 
@@ -76,7 +101,8 @@ class GroupKinds:
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
         self._kinds: dict[str, dict[str, GroupKind]] = {}
-        self._asked: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        #: When they were asked, monotonic ms; and through whom they are asked next.
+        self._asked: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._waiting: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def of_cluster(self, cluster: str) -> Mapping[str, GroupKind]:
@@ -89,12 +115,12 @@ class GroupKinds:
         for key in keys:
             group = key.group
             of = set_name.cluster, group
-            known = self._asked.get(of)
+            asked_ms = self._asked.get(of)
             if is_pop_retry(key):
                 kinds[group] = GroupKind.POP
-            elif known is not None and now_ms - known.asked_ms >= STALE_MS and kinds.get(group) is GroupKind.PULL:
+            elif asked_ms is not None and now_ms - asked_ms >= STALE_MS and kinds.get(group) is GroupKind.PULL:
                 kinds[group] = GroupKind.UNKNOWN
-            if (known is None or now_ms - known.asked_ms >= OLD_MS) and len(self._waiting) < GROUPS_MAX:
+            if (asked_ms is None or now_ms - asked_ms >= OLD_MS) and len(self._waiting) < GROUPS_MAX:
                 self._waiting[of] = address
 
     async def ask_next(self, now_ms: int) -> bool:
@@ -102,7 +128,7 @@ class GroupKinds:
         if not self._waiting:
             return False
         (cluster, group), address = self._waiting.popitem(last=False)
-        self._asked[cluster, group] = _Known(now_ms, address)
+        self._asked[cluster, group] = now_ms
         self._asked.move_to_end((cluster, group))
         kind = (await AtBroker(self._admin, SetName(cluster, ""), address).members(group)).kind
         kinds = self._kinds.setdefault(cluster, {})
@@ -113,6 +139,137 @@ class GroupKinds:
             (of_cluster, oldest), _ = self._asked.popitem(last=False)
             self._kinds[of_cluster].pop(oldest, None)
         return True
+
+
+#: What a reading fails with that says nothing against this process.
+FAILURES: Final = (*BROKER_FAILURES, NotServing, OtherBroker)
+
+
+class MasterReader:
+    """Reads one master (907, 43, 907, 1007, 33), again and again; another one, or another epoch, needs a new reader.
+
+    The end of the log is read before the offsets and after them, by the same process: a broker that started again in
+    between has another memory. Brokers before 5.0 and those of DLedger report the end by 28 alone. A broker that is no
+    master by its own answer, or has another name, is not read: addresses are taken over, and a demoted master answers on
+    from a table that it copies by now.
+    """
+
+    def __init__(self, admin: AdminClient, clock: Clock, master: SetMaster) -> None:
+        self._at, self._clock = _broker(admin, master.set_name, master.address), clock
+        self.master = master
+        #: What its options said, and when the process had started that was asked for them.
+        self._options: BrokerOptions | None = None
+        self._boot_unix_ms: int | None = None
+        self._log = LogWatch()
+        self._process = BrokerProcess(master.address)
+        self._reports_end = True
+
+    async def read(self, *, is_log_known: bool) -> tuple[ReadingHead, bytes]:
+        """Return what the master answers now, and the entries of its table; raises one of FAILURES.
+
+        Unless messages of its log are known, it is asked for the first ones of its files.
+        """
+        at, clock, master = self._at, self._clock, self.master
+        began_ms = clock.now_ms()
+        boot, begin, first_end = await self._end()
+        options = await self._checked_options(boot)
+        text = await read_offsets(at)
+        boot_after, _, second_end = await self._end()
+        if boot_after != boot:
+            raise NotServing(f"{at.address} has started again while it was read")
+        epochs = await self._epochs()
+        ended_ms, ended_unix_ms = clock.now_ms(), clock.unix_ms()
+        found = [] if is_log_known else await at.first_of_files(begin, first_end, options.file_bytes)
+        if (newest := await self._log.look(at, begin, first_end, second_end)) is not None:
+            found.append(newest)
+        head = ReadingHead(
+            master=master.address,
+            master_epoch=master.master_epoch,
+            boot_unix_ms=boot,
+            began_ms=began_ms,
+            ended_ms=ended_ms,
+            ended_unix_ms=ended_unix_ms,
+            first_end=first_end,
+            second_end=second_end,
+            epochs=epochs,
+            fingerprints=tuple(found),
+        )
+        return head, text
+
+    async def _end(self) -> tuple[int | None, int, int]:
+        """Return when the broker has started, where its log began when it was connected, and where it ends now."""
+        at = self._at
+        runtime = self._process.known(at.admin)
+        end = None if runtime is None else await self._reported_end()
+        if runtime is None or end is None or runtime is not self._process.known(at.admin):
+            runtime = await self._process.report(at.admin)
+            end = None
+        begin, end_then = at.log_limits(runtime)
+        return runtime.boot_unix_ms, begin, end_then if end is None else end
+
+    async def _reported_end(self) -> int | None:
+        """Return where the log ends by 907, None for a broker that does not tell it."""
+        if not self._reports_end:
+            return None
+        try:
+            found = await self._at.call(ha_status())
+        except (Refused, BodyError) as error:
+            if isinstance(error, Refused) and error.code == ResponseCode.SYSTEM_BUSY:
+                raise
+            self._reports_end = False
+            return None
+        return found.max_offset if found.is_master else None
+
+    async def _checked_options(self, boot_unix_ms: int | None) -> BrokerOptions:
+        """Return the options, asked for once after each start; raises one of FAILURES for one that is no such master.
+
+        NameServers alone may have shown who has the address. A broker with ACL may deny to show its options.
+        """
+        if self._options is None or self._boot_unix_ms != boot_unix_ms:
+            options = await self._at.options()
+            if self.master.master_epoch is None and options.is_slave:
+                raise NotServing(f"{self._at.address} is a slave by its own options (26)")
+            if self._options is not None:
+                # The end of the log that was read may be lost.
+                self._log = LogWatch()
+            self._options, self._boot_unix_ms = options, boot_unix_ms
+        return self._options
+
+    async def _epochs(self) -> tuple[LogEpoch, ...] | None:
+        """Return where each epoch begins, None without a controller; raises NotServing for one that is no master.
+
+        An earlier last epoch is none: a broker lists no epoch that began where the one before it did.
+        """
+        master = self.master
+        if master.master_epoch is None:
+            return None
+        try:
+            found = await self._at.call(log_epochs())
+        except Refused as refused:
+            if isinstance(refused, NotSupported) or refused.code == ResponseCode.SYSTEM_ERROR:
+                return None
+            raise
+        last = found.epochs[-1].epoch if found.epochs else 0
+        is_master = found.broker_id == MASTER_ID and found.broker_name == master.set_name.broker_name
+        if not is_master or last > master.master_epoch:
+            raise NotServing(
+                f"{master.address} is to be master of {master.set_name.broker_name} in epoch {master.master_epoch}, "
+                f"and reports (1007) brokerId {found.broker_id} of {found.broker_name}, last epoch {last}"
+            )
+        return found.epochs
+
+
+async def read_offsets(at: AtBroker) -> bytes:
+    """Return the entries that a broker shows now; raises one of FAILURES."""
+    text = offsets_text((await at.call(all_offsets())).body, OFFSET_TABLE)
+    if text is None:
+        raise BodyError(f"{at.address} answers without {OFFSET_TABLE}")
+    return text
+
+
+def _broker(admin: AdminClient, set_name: SetName, address: str) -> AtBroker:
+    """Return a broker that is read again soon, and so not asked twice while it is busy."""
+    return AtBroker(admin, set_name, address, busy_tries=0)
 
 
 #: Readings this old may be pushed: those of the last minute.
@@ -229,17 +386,14 @@ class Readings:
         clock: Clock,
         emit: Callable[[Event], None],
         report: Report,
-        *,
-        store_path: Path,
-        period_ms: int,
-        bytes_max: int,
+        config: OffsetManagerConfig,
     ) -> None:
-        """Keep files below `store_path`, of `bytes_max` at most; `report` takes failures of background tasks."""
+        """Read and keep as the options say; `report` takes failures of background tasks."""
         limits = AdminLimits(requests_max=2 * (READS_MAX + FAILING_READS_MAX))
         self._admin = AdminClient(client, limits)
         self._following, self._clock, self._emit, self._report = following, clock, emit, report
-        self._period_ms = period_ms
-        self._files = ReadingFiles(store_path / "readings", bytes_max, emit)
+        self._period_ms, store_path = config.reading_period_ms, Path(config.store_path)
+        self._files = ReadingFiles(store_path / "readings", config.readings_bytes_max, emit)
         self._kinds = GroupKinds(AdminClient(client, AdminLimits(requests_max=4)))
         self._jump_file = store_path / "jumps.jsonl"
         self._jump_log: deque[Jump] = deque(maxlen=JUMPS_MAX)
@@ -391,10 +545,10 @@ class Readings:
         if reader is None or not _is_same_master(reader.master, master):
             reader = found.reader = MasterReader(self._admin, self._clock, master)
         try:
-            answer = await reader.read(is_log_known=any(found.known_marks()))
+            head, text = await reader.read(is_log_known=any(found.known_marks()))
             if not self._following.is_master(master):
                 return
-            self._take(found, master, answer)
+            self._take(found, master, head, text)
             found.problem = ""
             self._emit(Counted(count=Count(READ, ("read",))))
         except FAILURES as error:
@@ -407,17 +561,17 @@ class Readings:
         finally:
             found.is_under_way = False
             self._under_way[turn] -= 1
-        for member in followed.replicas():
-            replica = found.replicas.setdefault(member.address, _Replica())
+        for address in followed.replicas():
+            replica = found.replicas.setdefault(address, _Replica())
             if not replica.is_under_way and self._has_turn(True, replica.problem):
                 replica.is_under_way = True
-                tasks.start(self._read_replica(found, master, member.address, replica), "replica reading")
+                tasks.start(self._read_replica(found, master, address, replica), "replica reading")
 
-    def _take(self, found: _Set, master: SetMaster, answer: MasterAnswer) -> None:
+    def _take(self, found: _Set, master: SetMaster, head: ReadingHead, text: bytes) -> None:
         """Keep a reading, and find what jumped since the one before."""
-        head, former = answer.head, found.newest
-        run, is_new_run = head.run, former is None or former.run != head.run
-        changes, stored = found.trail.take(answer.text, head.ended_ms, is_full=is_new_run)
+        former, run = found.newest, head.run
+        is_new_run = former is None or former.run != run
+        changes, stored = found.trail.take(text, head.ended_ms, is_full=is_new_run)
         kinds = self._kinds.of_cluster(found.name.cluster)
         reading = reading_of(head, found.name, found.trail.offsets, kinds=kinds)
         found.newest, found.readings = reading, [*_kept(found.readings, reading), reading]
@@ -441,8 +595,7 @@ class Readings:
         if not jumps:
             return
         self._jump_log.extend(jumps)
-        self._emit(GroupsJumped(jumps=tuple(jumps)))
-        for event in summaries(reading.set_name, jumps):
+        for event in told(jumps):
             self._emit(event)
         self._jump_lines += len(jumps)
         is_long = self._jump_lines > JUMPS_MAX
@@ -456,7 +609,7 @@ class Readings:
         turn, began_ms = (True, bool(replica.problem)), self._clock.now_ms()
         self._under_way[turn] += 1
         try:
-            text = await read_offsets(self._admin, address)
+            text = await read_offsets(_broker(self._admin, found.name, address))
             ended_ms, replica.read_unix_ms = self._clock.now_ms(), self._clock.unix_ms()
             replica.problem = ""
             is_late = found.newest is None or ended_ms - found.newest.ended_ms > REPLICA_WITHIN_MS
@@ -508,11 +661,11 @@ class Readings:
         found, now_ms = self._sets.get(name) or _Set(name, 0), self._clock.now_ms()
         reading, followed = found.newest, self._following.sets.get(name.broker_name)
         replicas = []
-        for member in () if followed is None else followed.replicas():
-            replica = found.replicas.get(member.address) or _Replica()
+        for address in () if followed is None else followed.replicas():
+            replica = found.replicas.get(address) or _Replica()
             replicas.append(
                 ReplicaStatus(
-                    address=member.address,
+                    address=address,
                     read_unix_ms=replica.read_unix_ms,
                     copies=self._copies(found, replica, now_ms),
                     problem=replica.problem,

@@ -199,7 +199,6 @@ class Trail:
         return changes, stored
 
     def entry_keys(self) -> Iterator[bytes]:
-        """Yield the keys of the newest reading."""
         return iter(_values(split_entries(self.text)))
 
 

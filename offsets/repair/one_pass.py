@@ -21,8 +21,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, BrokerOptions, ShownOffsets, for_all
-from offsets.proof import Fingerprint, LogBefore
-from offsets.queue_proof import Proved, begins_behind, first_behind, proved_offset
+from offsets.proof import Fingerprint, LogBefore, Proved, begins_behind, first_behind, proved_offset
 from offsets.readings.reading import KnownBefore
 from offsets.repair.rules import LASTED_MS, Before, BrokerNow, Decision, QueueNow, ahead_of, decide, may_push
 from offsets.repair.runs import RepairedQueue
@@ -82,12 +81,8 @@ class RepairPass:
         allowed: Allowed,
         clock: Clock,
     ) -> None:
-        self._at = at
-        self._master_epoch = master_epoch
-        self._known = known
-        self._changed_ms = changed_ms
-        self._allowed = allowed
-        self._clock = clock
+        self._at, self._master_epoch, self._known, self._changed_ms = at, master_epoch, known, changed_ms
+        self._allowed, self._clock = allowed, clock
         self._options = BrokerOptions()
         self._log: BrokerLog | None = None
         #: From where on messages that were read before are not in its log; None: no loss is known.
@@ -136,7 +131,6 @@ class RepairPass:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the log of the broker was looked at."""
         return self._before is not None
 
     @property

@@ -18,22 +18,25 @@ from msgspec.structs import replace
 from offsets.at_broker import BROKER_FAILURES, AtBroker, NotServing, OtherBroker
 from offsets.kept_documents import KeptDocuments
 from offsets.readings.reading import KnownBefore
-from offsets.repair.events import (
+from offsets.repair.one_pass import Allowed, RepairPass
+from offsets.repair.rules import SENT_BACK_WITHIN_MS
+from offsets.repair.runs import (
     OFFSETS_TO_REPAIR,
+    QUEUES_MAX,
     REPAIRS_RUNNING,
+    RUNS_MAX,
     SETS_TO_REPAIR,
-    AppliedRows,
     FirstWrite,
+    KeptRun,
     OffsetsLost,
     OffsetsRepaired,
     RepairApplied,
     RepairNotKept,
     RepairRows,
-    run_event,
+    Run,
+    counts_of,
+    known_of,
 )
-from offsets.repair.one_pass import Allowed, RepairPass
-from offsets.repair.rules import SENT_BACK_WITHIN_MS
-from offsets.repair.runs import QUEUES_MAX, RUNS_MAX, KeptRun, Run, counts_of, known_of
 from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
 from offsets.values import GroupTopic, QueueKey, SetName
 from remoting.admin.client import AdminClient
@@ -80,15 +83,9 @@ class Repairer:
         tasks: BackgroundTasks,
     ) -> None:
         """Repair by requests of `admin`; `acts_for` says whether offsets of a group may be written."""
-        self._admin = admin
-        self._clock = clock
-        self._emit = emit
-        self._known_before = known_before
-        self._parted = parted
-        self._is_leading = is_leading
-        self._is_master = is_master
-        self._acts_for = acts_for
-        self._tasks = tasks
+        self._admin, self._clock, self._emit, self._tasks = admin, clock, emit, tasks
+        self._known_before, self._parted = known_before, parted
+        self._is_leading, self._is_master, self._acts_for = is_leading, is_master, acts_for
         self._files = KeptDocuments(folder, KeptRun, RUNS_MAX)
         self._turns = asyncio.Semaphore(RUNS_AT_ONCE)
         self._file_turn = asyncio.Lock()
@@ -186,8 +183,7 @@ class Repairer:
             return run
         run = replace(run, applied_unix_ms=self._clock.unix_ms(), applied_by=writer)
         await self._keep(run, kept)
-        self._emit(run_event(run, RepairApplied, writer=writer))
-        self._emit(AppliedRows(of=run))
+        self._emit(RepairApplied(of=run))
         return run
 
     async def _follow(self, master: SetMaster, kind: MasterChangeKind, changed_ms: int) -> None:
@@ -205,19 +201,13 @@ class Repairer:
 
         one = self._pass(master, known, changed_ms, self._acts_for, behind)
         run = Run(
-            number=0,
             cluster=master.set_name.cluster,
             broker_name=master.set_name.broker_name,
             address=master.address,
             master_epoch=master.master_epoch,
             cause=kind.value,
             began_unix_ms=self._clock.unix_ms(),
-            took_ms=0,
-            first_write_ms=None,
             read_unix_ms=known.readings[-1].ended_unix_ms,
-            parted_at=None,
-            counts={},
-            queues=(),
         )
         problem = await self._prepared(one, master, known, changed_ms)
         if problem is not None and not self._is_leading():
@@ -321,7 +311,7 @@ class Repairer:
         if one.first_write_ms is not None:
             self._emit(FirstWrite(milliseconds=one.first_write_ms - changed_ms))
         is_lost = run.problem or run.count(Outcome.WOULD_CHANGE, Outcome.NOT_PROVED, Outcome.FAILED)
-        self._emit(run_event(run, OffsetsLost if is_lost else OffsetsRepaired))
+        self._emit(OffsetsLost(of=run) if is_lost else OffsetsRepaired(of=run))
 
     async def _keep(self, run: Run, kept: KeptRun) -> None:
         self._runs[run.number] = run

@@ -13,7 +13,7 @@ only if all of this holds; what would need a second proof is reported:
   acknowledged. Where a member holds the queue, the offset is raised no further than that member is.
 - Without epochs, all messages that it would pass over lie behind a message that this last master wrote: a replica that
   had led before may have kept a tail of its own below.
-- The message before the offset lies below the first end of that reading (`queue_proof.proved_offset`), so it is no
+- The message before the offset lies below the first end of that reading (`proof.proved_offset`), so it is no
   message of a topic that was made anew since.
 
 Where the logs have parted, groups are sent to the first message behind that place. That is mostly lower than what is
@@ -26,8 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from offsets.proof import LogProof
-from offsets.queue_proof import Proved
+from offsets.proof import LogProof, Proved
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, is_pop_retry, is_writable
 from remoting.protocol.group_kinds import is_of_brokers
@@ -111,7 +110,6 @@ class Before:
 
     @property
     def newest(self) -> Reading:
-        """The newest reading of all."""
         return self.known.readings[-1]
 
     def offset(self, reading: Reading | ReplicaReading, key: QueueKey) -> int | None:

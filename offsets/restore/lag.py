@@ -10,12 +10,13 @@ from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, for_all
-from offsets.queue_proof import QueueEnds
+from offsets.proof import QueueEnds
 from offsets.restore.restorer import RestoreRefused
 from offsets.sets.followed import FollowedSet
 from remoting.admin.client import AdminClient
 from remoting.admin.groups import GroupConnections, connections_of_group
 from remoting.clock import Clock
+from serving.shapes.offsets import LagView
 
 #: Queues that one answer lists, and topics of one group.
 QUEUES_MAX: Final = 10_000
@@ -38,21 +39,8 @@ class LagQueue(NamedTuple):
     queue_id: int
 
 
-class GroupLag(NamedTuple):
-    queue: LagQueue
-    #: The next offset to be written; None if it is not known.
-    max_offset: int | None
-    #: The next offset to consume; None if none is stored, or it is not known.
-    committed: int | None
-    committed_in: Literal["manager", "broker"] | None
-    #: None: unknown.
-    lag: int | None
-    #: Why it is unknown; blank if it is known.
-    reason: str = ""
-
-
 class LagReading(NamedTuple):
-    queues: list[GroupLag]
+    queues: list[LagView]
     #: Broker names of which nothing is known, and why.
     unavailable: dict[str, str]
 
@@ -73,7 +61,7 @@ def lag_in(
     where: Literal["manager", "broker"],
     ends: QueueEnds | None,
     problem: str = "",
-) -> GroupLag:
+) -> LagView:
     """Return the lag in a queue; `problem` says why nothing is known.
 
     An offset before the beginning counts from the beginning, as expired messages cannot be consumed; one behind the end
@@ -82,13 +70,13 @@ def lag_in(
     end = None if ends is None else ends.max_offset
     if problem or ends is None:
         stored = None if committed is None else where
-        return GroupLag(queue, end, committed, stored, None, problem or "the broker does not have this queue")
+        return LagView(*queue, end, committed, stored, "unknown", problem or "the broker does not have this queue")
     if committed is None:
-        return GroupLag(queue, end, None, None, None if end else 0, _NO_OFFSET if end else "")
+        return LagView(*queue, end, None, None, "unknown" if end else 0, _NO_OFFSET if end else "")
     if committed > ends.max_offset:
         reason = f"the offset is beyond the end of the queue, {end}: messages are lost"
-        return GroupLag(queue, end, committed, where, None, reason)
-    return GroupLag(queue, end, committed, where, ends.max_offset - max(committed, ends.min_offset))
+        return LagView(*queue, end, committed, where, "unknown", reason)
+    return LagView(*queue, end, committed, where, ends.max_offset - max(committed, ends.min_offset), "")
 
 
 class LagReader:
@@ -136,7 +124,7 @@ class LagReader:
         )
         if len(queues) > QUEUES_MAX:
             raise RestoreRefused(f"The group has more than {QUEUES_MAX} queues: name a topic.")
-        return LagReading(sorted(queues, key=lambda lag: lag.queue), unavailable)
+        return LagReading(sorted(queues, key=lambda lag: (lag.topic, lag.broker_name, lag.queue_id)), unavailable)
 
     def _take_turn(self) -> None:
         now_ms = self._clock.now_ms()
@@ -189,7 +177,7 @@ class _LagBroker:
         await for_all(topics, read)
         self.problem = ""
 
-    def lags(self, *, is_broadcasting: bool) -> Iterable[GroupLag]:
+    def lags(self, *, is_broadcasting: bool) -> Iterable[LagView]:
         """Yield the lag in each queue of the topics; a broadcasting group has none."""
         for topic, found in self._ends.items():
             ends, problem = ({}, found) if isinstance(found, str) else (found, "")

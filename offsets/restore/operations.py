@@ -1,4 +1,4 @@
-"""What restores and imports have changed at brokers, as it is kept for an undo. Pure but for its file.
+"""What restores and imports have changed at brokers, as it is kept for an undo and told. Pure but for its file.
 
 An id ends with the address of the manager that did the operation: only its file has what undoes it.
 """
@@ -6,19 +6,22 @@ An id ends with the address of the manager that did the operation: only its file
 import asyncio
 import enum
 import secrets
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from history.rows import BrokerRef
 from offsets.kept_documents import KeptDocuments
+from offsets.operator_rows import ChangedQueue, Records, change_by_operator
+from offsets.readings.reading import Reading
 from offsets.restore.rules import RestoredQueue, Wanted
 from offsets.values import SetName
-from remoting.admin.log_epochs import LogEpoch
-from serving.durable_file import DurableFileError
+from serving.logging.events import Level
 from serving.shapes.offsets import Status
+from serving.telemetry.events import Count, Counter, Event
 
 OPERATIONS_MAX: Final = 100
 _ID_BYTES: Final = 8
@@ -33,28 +36,6 @@ class OperationKind(enum.StrEnum):
     UNDO = "undo"
 
 
-class SetLog(msgspec.Struct, frozen=True, array_like=True):
-    """The log of a set's master when an operation read what the broker showed: what an undo proves by."""
-
-    cluster: str
-    broker_name: str
-    address: str
-    master_epoch: int | None
-    boot_unix_ms: int | None
-    first_end: int
-    second_end: int
-    epochs: tuple[tuple[int, int], ...] | None
-
-    @property
-    def set_name(self) -> SetName:
-        return SetName(self.cluster, self.broker_name)
-
-    def log_epochs(self) -> tuple[LogEpoch, ...] | None:
-        if self.epochs is None:
-            return None
-        return tuple(LogEpoch(epoch=epoch, start_offset=start) for epoch, start in self.epochs)
-
-
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One operation, with what was there before."""
 
@@ -65,7 +46,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     #: When it began.
     unix_ms: int
     queues: tuple[RestoredQueue, ...]
-    logs: tuple[SetLog, ...]
+    #: The logs of the masters when their offsets were read, as readings without offsets: what an undo proves by.
+    logs: tuple[Reading, ...]
     #: The operation that it has undone; blank for none.
     undoes: str = ""
     #: False if the process ended before the outcomes were known: what would change may have been written.
@@ -73,7 +55,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        return dict(Counter(queue.status.value for queue in self.queues))
+        return dict(Tally(queue.status.value for queue in self.queues))
 
     def written(self) -> list[RestoredQueue]:
         """Return the queues whose offset the broker has, or may have."""
@@ -102,12 +84,9 @@ class NoSuchOperation(Exception):
 
 
 class Operations:
-    def __init__(
-        self, folder: Path, own_address: Callable[[], str], damaged: Callable[[DurableFileError], None]
-    ) -> None:
+    def __init__(self, folder: Path, own_address: Callable[[], str], emit: Callable[[Event], None]) -> None:
         self._files = KeptDocuments(folder, Operation, OPERATIONS_MAX)
-        self._own_address = own_address
-        self._damaged = damaged
+        self._own_address, self._emit = own_address, emit
         self._turn = asyncio.Lock()
         self._numbers: dict[str, int] = {}
         self._last = 0
@@ -146,7 +125,70 @@ class Operations:
 
     async def _load(self) -> None:
         if not self._is_loaded:
-            kept = await asyncio.to_thread(self._files.read_all, self._damaged)
+            damaged: list[Exception] = []
+            kept = await asyncio.to_thread(self._files.read_all, damaged.append)
+            for error in damaged:
+                self._emit(OperationNotKept(error=str(error)))
             self._numbers = {operation.operation_id: number for number, operation in kept.items()}
             self._last = max(kept, default=0)
             self._is_loaded = True
+
+
+RESTORED: Final = Counter(
+    "restored_offsets",
+    "Offsets that operators wanted at brokers, by what became of them.",
+    ("status",),
+    known=tuple((status.value,) for status in Status),
+)
+
+
+_TOLD: Final = (Status.DONE, Status.NOT_PROVED, Status.FAILED, Status.RIGHT)
+
+
+class OffsetsRestored(Event, frozen=True, kw_only=True):
+    """An operator has written offsets at brokers (`kind`: restore, import or undo); `operation` undoes it."""
+
+    level = Level.WARNING
+    audit = True
+    keys = (
+        *("operation", "kind", "writer", "undoes", "done", "not_proved", "failed", "right"),
+        *("messages_again", "messages_never"),
+    )
+    of: Operation
+
+    def line(self) -> dict[str, object]:
+        operation = self.of
+        done = [queue for queue in operation.queues if queue.status is Status.DONE]
+        return {
+            "operation": operation.operation_id,
+            "kind": operation.kind.value,
+            "writer": operation.writer,
+            **({"undoes": operation.undoes} if operation.undoes else {}),
+            **{status.name.lower(): operation.counts.get(status.value, 0) for status in _TOLD},
+            "messages_again": sum(queue.messages_again or 0 for queue in done),
+            "messages_never": sum(queue.messages_never or 0 for queue in done),
+        }
+
+    def counted(self) -> Iterator[Count]:
+        counts = self.of.counts
+        return (Count(RESTORED, (status.value,), counts[status.value]) for status in _TOLD if status.value in counts)
+
+    def rows(self) -> tuple[Records]:
+        operation = self.of
+
+        def queues() -> Iterator[ChangedQueue]:
+            for queue in operation.queues:
+                if queue.status in (Status.DONE, Status.FAILED):
+                    broker, is_done = BrokerRef(queue.cluster or None, queue.broker_name), queue.status is Status.DONE
+                    yield ChangedQueue(broker, queue.group, queue.topic, queue.old, queue.new, is_done)
+
+        kind, operation_id = operation.kind.value, operation.operation_id
+        return change_by_operator(kind, operation.writer, "broker", queues, operation_id).rows()
+
+
+class OperationNotKept(Event, frozen=True, kw_only=True):
+    """What an operation did cannot be stored, or a stored one cannot be read: it cannot be undone by its id."""
+
+    level = Level.WARNING
+    advice = "Look after the disk of storePath."
+    error: str

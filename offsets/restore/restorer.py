@@ -8,20 +8,24 @@ is still the master.
 import asyncio
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerLog, NotServing, OtherBroker, ShownOffsets, for_all
-from offsets.queue_proof import Proved, QueueEnds, proved_offset
+from offsets.proof import Proved, QueueEnds, proved_offset
 from offsets.readings.jumps import JUMPS_MAX, UNWANTED
 from offsets.readings.reading import Reading
 from offsets.readings.readings import Readings
-from offsets.restore.events import OffsetsRestored, OperationNotKept, OperationRows
-from offsets.restore.operations import Operation, OperationKind, Operations, SetLog
+from offsets.restore.operations import (
+    OffsetsRestored,
+    Operation,
+    OperationKind,
+    OperationNotKept,
+    Operations,
+)
 from offsets.restore.rules import (
     RESTORED_MAX,
     Options,
@@ -41,7 +45,7 @@ from remoting.clock import Clock
 from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Refused
 from remoting.protocol.group_kinds import is_of_brokers
 from serving.durable_file import DurableFileError
-from serving.shapes.offsets import Status
+from serving.shapes.offsets import SetProblemView, Status
 from serving.telemetry.events import Event
 
 if TYPE_CHECKING:
@@ -53,6 +57,7 @@ WRITE_S: Final = 18
 #: Brokers at work at a time.
 BROKERS_MAX: Final = 16
 
+_NO_MASTER: Final = "the broker set has no master now, or is not followed"
 _TIME_OVER: Final = "the time was over before it was looked at"
 
 
@@ -74,18 +79,11 @@ class Scope(NamedTuple):
         return self.group in (None, name.group) and self.topic in (None, name.topic)
 
 
-class SetProblem(NamedTuple):
-    """Why nothing is known, or done, about the offsets of a broker set."""
-
-    set_name: SetName
-    reason: str
-
-
 class Restored(NamedTuple):
     #: Undoes it; blank if no broker was sent anything.
     operation_id: str
     queues: Sequence[RestoredQueue]
-    problems: Sequence[SetProblem] = ()
+    problems: Sequence[SetProblemView] = ()
 
 
 class RestoreRefused(Exception):
@@ -129,13 +127,8 @@ class Restorer:
         emit: Callable[[Event], None],
         is_leading: Callable[[], bool],
     ) -> None:
-        self._admin = admin
-        self._readings = readings
-        self._following = following
-        self._operations = operations
-        self._clock = clock
-        self._emit = emit
-        self._is_leading = is_leading
+        self._admin, self._readings, self._following, self._operations = admin, readings, following, operations
+        self._clock, self._emit, self._is_leading = clock, emit, is_leading
         self._turn = asyncio.Lock()
         #: The operation that runs sends nothing later, monotonic ms.
         self._until_ms = 0
@@ -145,25 +138,21 @@ class Restorer:
 
         Raises RestoreRefused and DurableFileError.
         """
-        async with self._alone():
-            names = sorted(followed.set_name for followed in self._following.sets.values())
-            if not (names := [name for name in names if scope.has_set(name)]):
-                raise NoSuchSet(scope)
-            problems: list[SetProblem] = []
-            runs: list[_SetRun] = []
-            for name in names:
-                run = self._run(name, change)
-                if isinstance(run, SetProblem):
-                    problems.append(run)
-                    continue
-                reading = await self._former(run.at, run.master) if unix_ms is None else self._at(name, unix_ms)
-                if isinstance(reading, str):
-                    problems.append(SetProblem(name, reading))
-                    continue
-                run.reading, (run.before, run.own) = reading, self._readings.log_before(reading)
-                run.wanted = self._wanted(reading, scope)
-                runs.append(run)
-            return await self._change(change, runs, problems)
+        names = sorted(followed.set_name for followed in self._following.sets.values())
+        if not (names := [name for name in names if scope.has_set(name)]):
+            raise NoSuchSet(scope)
+
+        async def read(run: _SetRun) -> str:
+            found = (
+                self._at(run.at.set_name, unix_ms) if unix_ms is not None else await self._former(run.at, run.master)
+            )
+            if isinstance(found, str):
+                return found
+            run.reading, (run.before, run.own) = found, self._readings.log_before(found)
+            run.wanted = self._wanted(found, scope)
+            return ""
+
+        return await self._change(change, dict.fromkeys(names, read))
 
     async def undo(self, change: Change, operation: Operation, *, is_forced: bool) -> Restored:
         """Bring back what brokers showed before an operation. Raises RestoreRefused and DurableFileError.
@@ -171,46 +160,29 @@ class Restorer:
         Without force only where a broker still shows what the operation has written.
         """
         change = change._replace(options=change.options._replace(allow_back=True, over_resets=True))
-        async with self._alone():
-            problems: list[SetProblem] = []
-            runs: list[_SetRun] = []
-            for log in operation.logs:
-                run = self._run(log.set_name, change)
-                if isinstance(run, SetProblem):
-                    problems.append(run)
-                    continue
-                run.reading = _reading_of(log, operation.unix_ms)
-                run.before, run.own = self._readings.log_before(run.reading)
-                run.wanted = operation.undone(log.set_name, is_forced=is_forced)
-                runs.append(run)
-            return await self._change(change, runs, problems)
+        logs = {log.set_name: log for log in operation.logs}
+
+        async def read(run: _SetRun) -> str:
+            run.reading = logs[run.at.set_name]
+            run.before, run.own = self._readings.log_before(run.reading)
+            run.wanted = operation.undone(run.at.set_name, is_forced=is_forced)
+            return ""
+
+        return await self._change(change, dict.fromkeys(logs, read))
 
     async def write(self, change: Change, offsets: Mapping[SetName, Mapping[QueueKey, int]]) -> Restored:
         """Write offsets of any origin, which no reading proves. Raises RestoreRefused and DurableFileError."""
-        async with self._alone():
-            problems: list[SetProblem] = []
-            runs: list[_SetRun] = []
-            for name, wanted in sorted(offsets.items()):
-                run = self._run(name, change)
-                if isinstance(run, SetProblem):
-                    problems.append(run)
-                else:
-                    run.wanted = [Wanted(key, offset) for key, offset in sorted(wanted.items())]
-                    runs.append(run)
-            return await self._change(change, runs, problems)
 
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Let one operation run; raises AnotherRuns."""
-        if self._turn.locked():
-            raise AnotherRuns
-        async with self._turn:
-            yield
+        async def take(run: _SetRun) -> str:
+            run.wanted = [Wanted(key, offset) for key, offset in sorted(offsets[run.at.set_name].items())]
+            return ""
 
-    def _run(self, name: SetName, change: Change) -> "_SetRun | SetProblem":
+        return await self._change(change, dict.fromkeys(sorted(offsets), take))
+
+    def _run(self, name: SetName, change: Change) -> "_SetRun | None":
         followed = self._following.sets.get(name.broker_name)
         if followed is None or followed.set_name != name or (master := followed.master) is None:
-            return SetProblem(name, "the broker set has no master now, or is not followed")
+            return None
 
         def check() -> None:
             if self._clock.now_ms() > self._until_ms:
@@ -287,8 +259,23 @@ class Restorer:
                 queues |= {queue.queue_id for queue in jump.queues}
         return found
 
-    async def _change(self, change: Change, runs: Sequence["_SetRun"], problems: Sequence[SetProblem]) -> Restored:
-        """Write what is wanted."""
+    async def _change(self, change: Change, sets: Mapping[SetName, Callable[["_SetRun"], Awaitable[str]]]) -> Restored:
+        """Write what is wanted in these sets: each is called for it, and returns why nothing is known of its set."""
+        if self._turn.locked():
+            raise AnotherRuns
+        async with self._turn:
+            runs: list[_SetRun] = []
+            problems: list[SetProblemView] = []
+            for name, wanted in sets.items():
+                if (run := self._run(name, change)) is None:
+                    problems.append(SetProblemView(name.broker_name, _NO_MASTER))
+                elif why := await wanted(run):
+                    problems.append(SetProblemView(name.broker_name, why))
+                else:
+                    runs.append(run)
+            return await self._changed(change, runs, problems)
+
+    async def _changed(self, change: Change, runs: Sequence["_SetRun"], problems: Sequence[SetProblemView]) -> Restored:
         if sum(len(run.wanted) for run in runs) > RESTORED_MAX:
             raise _too_many()
         unix_ms = self._clock.unix_ms()
@@ -303,7 +290,7 @@ class Restorer:
             unix_ms=unix_ms,
             undoes=change.undoes,
             queues=tuple(_queues(runs)),
-            logs=tuple(run.log_now for run in runs if run.log_now is not None),
+            logs=tuple(run.seen(run.log, unix_ms) for run in runs if run.log is not None),
             is_finished=False,
         )
         await self._operations.keep(operation)
@@ -314,8 +301,7 @@ class Restorer:
         except DurableFileError as error:
             # Its offsets are written, and what was kept before undoes them.
             self._emit(OperationNotKept(error=str(error)))
-        self._emit(OffsetsRestored.of(operation))
-        self._emit(OperationRows(operation=operation))
+        self._emit(OffsetsRestored(of=operation))
         return Restored(operation.operation_id, operation.queues, problems)
 
 
@@ -332,8 +318,9 @@ class _SetRun:
         self.own: list[Fingerprint] = []
         self.wanted: list[Wanted] = []
         self.queues: dict[QueueKey, RestoredQueue] = {}
-        #: The log when the broker was looked at.
-        self.log_now: SetLog | None = None
+        #: The log when the broker was looked at, and where it ended once its offsets were read.
+        self.log: BrokerLog | None = None
+        self._second_end = 0
         self._same_until = 0
         self._why_unproved = "no reading has it"
 
@@ -355,7 +342,7 @@ class _SetRun:
             for wanted in self.wanted:
                 self._take(wanted.key, Status.FAILED, None, wanted.offset, str(error))
             return
-        self.log_now = _set_log(self.master, log, second.now.end)
+        self.log, self._second_end = log, second.now.end
         now = await self._look(shown, log, resets_on_server=options.resets_on_server)
         by_queue: dict[tuple[str, int], list[Wanted]] = defaultdict(list)
         for wanted in self.wanted:
@@ -373,6 +360,22 @@ class _SetRun:
                 self._decide(wanted, now[wanted.key], proved)
 
         await for_all(by_queue, prove)
+
+    def seen(self, log: BrokerLog, unix_ms: int) -> Reading:
+        """Return the log when the broker was looked at as a reading without offsets."""
+        return Reading(
+            set_name=self.at.set_name,
+            master=self.master.address,
+            master_epoch=self.master.master_epoch,
+            boot_unix_ms=log.boot_unix_ms,
+            began_ms=0,
+            ended_ms=0,
+            ended_unix_ms=unix_ms,
+            first_end=log.now.end,
+            second_end=self._second_end,
+            epochs=None if log.now.epochs is None else tuple(log.now.epochs),
+            offsets={},
+        )
 
     async def apply(self) -> None:
         """Write what is to be written, and read it back; may be cancelled: the statuses are true then too."""
@@ -484,37 +487,6 @@ class _SetRun:
             self._became(queue, Status.FAILED, f"sent, and not answered: {error}")
         else:
             sent.append(queue)
-
-
-def _set_log(master: SetMaster, log: BrokerLog, second_end: int) -> SetLog:
-    epochs = log.now.epochs
-    return SetLog(
-        master.set_name.cluster,
-        master.set_name.broker_name,
-        master.address,
-        master.master_epoch,
-        log.boot_unix_ms,
-        log.now.end,
-        second_end,
-        None if epochs is None else tuple((epoch.epoch, epoch.start_offset) for epoch in epochs),
-    )
-
-
-def _reading_of(log: SetLog, unix_ms: int) -> Reading:
-    """Return what an operation read as a reading without offsets."""
-    return Reading(
-        set_name=log.set_name,
-        master=log.address,
-        master_epoch=log.master_epoch,
-        boot_unix_ms=log.boot_unix_ms,
-        began_ms=0,
-        ended_ms=0,
-        ended_unix_ms=unix_ms,
-        first_end=log.first_end,
-        second_end=log.second_end,
-        epochs=log.log_epochs(),
-        offsets={},
-    )
 
 
 def _too_many() -> RestoreRefused:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from offsets.queue_proof import Proved, QueueEnds
+from offsets.proof import Proved, QueueEnds
 from offsets.values import GroupKind, GroupMembers, GroupTopic, QueueKey, SetName, is_writable
 from serving.shapes.offsets import Status
 

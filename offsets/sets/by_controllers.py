@@ -169,14 +169,6 @@ class ControllerFollowing(Following):
 # One request
 
 
-class _Fault(msgspec.Struct, frozen=True):
-    message: str = ""
-
-
-class _Refusal(msgspec.Struct, frozen=True):
-    error: _Fault = _Fault()
-
-
 def _http_session() -> "aiohttp.ClientSession":
     """Return a session with all controllers; it follows no proxies of the environment."""
     import aiohttp  # noqa: PLC0415  # slow to import: the start is over by then
@@ -229,7 +221,6 @@ async def request_masters(session: "aiohttp.ClientSession", url: str, after: str
 
 def _reason_in(text: bytes) -> str:
     try:
-        message = msgspec.json.decode(text, type=_Refusal).error.message
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return f": {msgspec.json.decode(text)['error']['message']}"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         return ""
-    return f": {message}" if message else ""

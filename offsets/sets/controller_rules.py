@@ -21,7 +21,6 @@ from offsets.sets.followed import (
     MasterChange,
     MasterChangeKind,
     SetMaster,
-    SetMember,
     change_of,
 )
 from offsets.values import SetName
@@ -46,7 +45,6 @@ class AnswerUnreadable(ValueError):
 class _Member(msgspec.Struct, frozen=True, rename="camel"):
     broker_id: _Long
     address: str
-    in_sync: bool
 
 
 class _Set(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -69,9 +67,8 @@ class _Set(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return FollowedSet(
             set_name=name,
             master=master,
-            members=tuple(sorted(SetMember(member.broker_id, member.address) for member in self.members)),
+            members=tuple(address for _, address in sorted((row.broker_id, row.address) for row in self.members)),
             master_epoch=self.master_epoch,
-            sync_state_set=frozenset(member.broker_id for member in self.members if member.in_sync),
             sync_state_set_epoch=self.sync_state_set_epoch,
             elected_unix_ms=self.elected_unix_ms,
         )
@@ -200,11 +197,7 @@ def _with_known(known: FollowedSet, now: FollowedSet) -> FollowedSet:
     """Return a set as it is answered now, with what was known before and is newer."""
     same_epoch = known.master_epoch == now.master_epoch
     if same_epoch and (now.sync_state_set_epoch or 0) < (known.sync_state_set_epoch or 0):
-        now = now._replace(
-            members=known.members,
-            sync_state_set=known.sync_state_set,
-            sync_state_set_epoch=known.sync_state_set_epoch,
-        )
+        now = now._replace(members=known.members, sync_state_set_epoch=known.sync_state_set_epoch)
     if now.elected_unix_ms is None and now.master == known.master:
         # Another controller leads now, which does not know that election.
         now = now._replace(elected_unix_ms=known.elected_unix_ms)

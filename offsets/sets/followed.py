@@ -24,33 +24,24 @@ class SetMaster(NamedTuple):
     boot_unix_ms: int | None = None
 
 
-class SetMember(NamedTuple):
-    """One broker of a set."""
-
-    broker_id: int
-    address: str
-
-
 class FollowedSet(NamedTuple):
     """A broker set as it is known at the moment."""
 
     set_name: SetName
     #: None if it has none at the moment.
     master: SetMaster | None
-    #: The master too; by broker id.
-    members: tuple[SetMember, ...] = ()
+    #: Addresses of its brokers, the master too, in the order of their ids.
+    members: tuple[str, ...] = ()
     #: Of its last election, or of the loss of its master; None where no controller elects.
     master_epoch: int | None = None
-    #: Ids of the members in sync; None where no controller tells.
-    sync_state_set: frozenset[int] | None = None
-    #: Rises with each change of `sync_state_set`.
+    #: Rises as members come and go; None where no controller tells.
     sync_state_set_epoch: int | None = None
     #: When its master was elected, Unix ms by the controller; None where that is not known.
     elected_unix_ms: int | None = None
 
-    def replicas(self) -> Iterator[SetMember]:
+    def replicas(self) -> Iterator[str]:
         master = None if self.master is None else self.master.address
-        return (member for member in self.members if member.address != master)
+        return (address for address in self.members if address != master)
 
 
 class MasterChangeKind(enum.StrEnum):

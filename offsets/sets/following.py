@@ -38,15 +38,23 @@ class MasterChanged(Event, frozen=True, kw_only=True):
     `lost`, or `removed` with its set.
     """
 
-    broker: str
-    kind: str
-    old_addr: str | None
-    addr: str | None
-    epoch: int | None
-    since_unix_ms: int
+    keys = ("broker", "kind", "old_addr", "addr", "epoch", "since_unix_ms")
+    change: MasterChange
+
+    def line(self) -> dict[str, object]:
+        (kind, set_name, before, after, since_unix_ms) = self.change
+        values = {
+            "broker": set_name.broker_name,
+            "kind": kind.value,
+            "old_addr": before and before.address,
+            "addr": after and after.address,
+            "epoch": after and after.master_epoch,
+            "since_unix_ms": since_unix_ms,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
     def counted(self) -> tuple[Count, ...]:
-        return (Count(MASTER_CHANGES, (self.kind,)),)
+        return (Count(MASTER_CHANGES, (self.change.kind.value,)),)
 
 
 class Following:
@@ -92,19 +100,8 @@ class Following:
         yield Measure(MASTERS_KNOWN, int(self.is_fresh()))
 
     def tell(self, changes: Iterable[MasterChange]) -> None:
-        """Hand changes on to all listeners, and log them."""
         for change in changes:
-            before, after = change.before, change.after
-            self._emit(
-                MasterChanged(
-                    broker=change.set_name.broker_name,
-                    kind=change.kind.value,
-                    old_addr=None if before is None else before.address,
-                    addr=None if after is None else after.address,
-                    epoch=None if after is None else after.master_epoch,
-                    since_unix_ms=change.since_unix_ms,
-                )
-            )
+            self._emit(MasterChanged(change=change))
             for listener in self.listeners:
                 listener(change)
 

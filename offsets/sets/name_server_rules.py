@@ -15,7 +15,6 @@ from offsets.sets.followed import (
     MasterChange,
     MasterChangeKind,
     SetMaster,
-    SetMember,
     change_of,
 )
 from offsets.values import SetName
@@ -99,7 +98,7 @@ def _master_address(known: SetMaster | None, of_set: Sequence[RoutedBrokerSet], 
     long as it is shown, and one that answers stays until it is shown as a slave.
     """
     shown = _masters(of_set)
-    slaves = {address for each in of_set for id_, address in each.addresses.items() if id_ != MASTER_ID}
+    slaves = {address for row in of_set for id_, address in row.addresses.items() if id_ != MASTER_ID}
     answering = shown & boots.keys()
     undisputed = answering - slaves
     if known is not None and not undisputed:
@@ -118,7 +117,8 @@ def _followed(
 ) -> FollowedSet:
     cluster = of_set[0].cluster if of_set else (known.set_name.cluster if known is not None else "")
     set_name = SetName(cluster, name)
-    members = sorted({SetMember(id_, where) for shown in of_set for id_, where in shown.addresses.items()})
+    rows = sorted({row for shown in of_set for row in shown.addresses.items()})
+    members = tuple(where for _, where in rows)
     former = known.master if known is not None else None
     master = None
     if address is not None:
@@ -126,4 +126,4 @@ def _followed(
         if boot_unix_ms is None and former is not None and former.address == address:
             boot_unix_ms = former.boot_unix_ms
         master = SetMaster(set_name, MASTER_ID, address, boot_unix_ms=boot_unix_ms)
-    return FollowedSet(set_name, master, tuple(members) or (known.members if known is not None else ()))
+    return FollowedSet(set_name, master, members or (known.members if known is not None else ()))

@@ -12,7 +12,7 @@ from offsets.lead import Lead
 from offsets.order.declared import Declared
 from offsets.order.replay import Promotion
 from offsets.order.service import OrderService
-from offsets.sets.followed import FollowedSet, SetMaster, SetMember, change_of
+from offsets.sets.followed import FollowedSet, SetMaster, change_of
 from offsets.sets.following import Following
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -77,7 +77,7 @@ class OrderSite:
         """Let a broker be master, or nobody."""
         self.epoch += 1
         known = self.following.sets.get(SET.broker_name)
-        members = tuple(SetMember(number, each.address) for number, each in enumerate((self.first, self.second), 1))
+        members = (self.first.address, self.second.address)
         now = FollowedSet(SET, self.master(broker) if broker else None, members, self.epoch)
         change = change_of(known, known.master if known else None, now, self.clock.unix_ms())
         self.following.sets = {SET.broker_name: now}

@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from offset_fuzz.world import Violation, World
-from offsets import at_broker, queue_proof
+from offsets import at_broker, proof
 from offsets.proof import LogProof
 from offsets.repair import one_pass, repairer, rules
 from offsets.values import GroupKind, GroupMembers
@@ -25,7 +25,7 @@ def _only_last_fingerprint():
 
 
 def _second_end():
-    proved_offset = queue_proof.proved_offset
+    proved_offset = proof.proved_offset
 
     async def mutated(place_of, wanted, first_end, second_end):
         # Whatever lies there now, as if it had been there.

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from offset_fuzz.world import Violation, World
-from offsets.repair.events import RepairRows
+from offsets.repair.runs import RepairRows
 
 
 def main():

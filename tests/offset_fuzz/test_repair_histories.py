@@ -4,7 +4,7 @@ import pytest
 
 from offset_fuzz.mutants import MUTANTS, found_at
 from offset_fuzz.world import World
-from offsets.repair.events import OffsetsLost, OffsetsRepaired
+from offsets.repair.runs import OffsetsLost, OffsetsRepaired
 
 
 def history(seed, folder):

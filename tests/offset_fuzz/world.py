@@ -25,9 +25,10 @@ from collections import defaultdict
 
 from offset_fuzz.brokers import CLUSTER, SET, Broker, Log
 from offset_fuzz.virtual_time import VirtualClock, VirtualLoop
+from offsets.config import OffsetManagerConfig
 from offsets.readings.readings import Readings
 from offsets.repair.repairer import Repairer
-from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster, SetMember
+from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.following import Following
 from offsets.values import SetName
 from remoting.admin.client import AdminClient, AdminLimits
@@ -138,7 +139,7 @@ class FollowedMaster(Following):
     def see(self, world):
         self.answered_ms = self._clock.now_ms()
         master, broker = world.followed, world.master
-        members = tuple(SetMember(broker.number, broker.address) for broker in world.brokers)
+        members = tuple(broker.address for broker in world.brokers)
         known = self.sets.get(SET)
         now = FollowedSet(set_name=SET_NAME, master=master, members=members)
         self.sets = {SET: now}
@@ -188,9 +189,7 @@ class Manager:
             world.clock,
             self.told.append,
             self._failed,
-            store_path=world.folder / str(number),
-            period_ms=5000,
-            bytes_max=1 << 30,
+            OffsetManagerConfig(store_path=str(world.folder / str(number))),
         )
         limits = AdminLimits(requests_max=64, requests_per_peer_max=16)
         self.repairer = Repairer(

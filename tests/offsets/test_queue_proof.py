@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets.queue_proof import Proved, QueuePlace, first_behind, proved_offset
+from offsets.proof import Proved, QueuePlace, first_behind, proved_offset
 
 
 class Queue:

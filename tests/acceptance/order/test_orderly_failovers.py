@@ -83,7 +83,7 @@ def test_client_that_joins_at_a_new_master_waits_for_the_former_holder_only_if_i
     overlap_ms = last.unix_ms - (first.unix_ms - WORK_MS)
     how = "replayed" if replays else "not replayed"
     note(SECTION, f"{site.version} 3 {replays}", f"{site.version}: {how}: {_together(overlap_ms)}")
-    found = [set(event.clients) for event in site.manager.told(BrokerLockOverlap) if event.group == group]
+    found = [set(event.clients) for event in site.manager.told(BrokerLockOverlap) if event.queue.of.group == group]
     site.manager.masters = {}
     if replays:
         assert overlap_ms <= 0

@@ -6,8 +6,7 @@ from commit_builders import a_row
 from fakes.background import background_tasks
 from fakes.leadership_listener import eventually
 
-from offsets.commits.embedded import EmbeddedStore
-from offsets.commits.log_file import LogFile
+from offsets.commits.log_file import EmbeddedStore, LogFile
 from offsets.commits.table import OffsetTable
 from remoting.clock import SystemClock
 from store.store import ControllerMember

@@ -10,7 +10,6 @@ import pytest
 from commit_builders import a_change, a_row
 from commit_sites import CLOCK, embedded
 
-from offsets.commits import embedded as embedded_module
 from offsets.commits import log_file
 from offsets.commits.events import CommitsLost
 from offsets.commits.log_file import FILE_NAME, FileProblem, LogFile, StoreBusy
@@ -58,9 +57,9 @@ async def test_callers_that_wait_for_the_disk_share_a_transaction(tmp_path):
         assert site.store._file.number < 300
 
 
-async def test_records_are_folded_into_rows_while_commits_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedded_module, "RECORDS_BYTES_MAX", 4_000)
-    monkeypatch.setattr(embedded_module, "FOLD_ROWS", 7)
+async def test_records_are_rewritten_while_commits_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_file, "RECORDS_BYTES_MAX", 4_000)
+    monkeypatch.setattr(log_file, "REWRITTEN_CHANGES", 7)
     expected = {}
     async with embedded(tmp_path / "a") as site:
         for offset in range(1, 150):
@@ -73,20 +72,20 @@ async def test_records_are_folded_into_rows_while_commits_go_on(tmp_path, monkey
         copy = shutil.copytree(tmp_path / "a", tmp_path / "copy")
     for folder in (tmp_path / "a", copy):
         with contextlib.closing(sqlite3.connect(folder / FILE_NAME)) as connection:
-            assert connection.execute("SELECT count(*) FROM rows").fetchone()[0] > 30
+            assert connection.execute("SELECT min(number) FROM records").fetchone()[0] > 30
         async with embedded(folder) as after:
             shown = {row: after.offsets(row)[0] for row in expected}
             assert shown == expected | {deleted: -1}
 
 
-async def test_row_whose_deletion_was_forgotten_leaves_the_file(tmp_path, monkeypatch):
+async def test_deletion_that_was_forgotten_leaves_the_file(tmp_path, monkeypatch):
     async with embedded(tmp_path) as site:
         await site.store.store([a_change(-1, epoch=1, unix_ms=1), a_change(5, row=a_row("other"))])
         site.store.write_again(site.table.forget_deleted(CLOCK.unix_ms()))
         site.table.drop_empty()
-        monkeypatch.setattr(embedded_module, "RECORDS_BYTES_MAX", 0)
+        monkeypatch.setattr(log_file, "RECORDS_BYTES_MAX", 0)
         await site.store.store([a_change(6, row=a_row("other"))])
-        await site.store._folding
+        await site.store._rewriting
     async with embedded(tmp_path) as after:
         assert set(after.table.rows) == {a_row("other")}
 
@@ -110,7 +109,6 @@ async def test_file_of_one_store_is_not_used_for_the_other(tmp_path):
         ("DELETE FROM records WHERE number = 2", "record 2 is missing"),
         ("PRAGMA user_version = 9", "it has schema 9"),
         ("PRAGMA application_id = 9", "another program's"),
-        ("INSERT INTO rows VALUES ('a/b/c/d/e', 1, x'00')", "row a/b/c/d/e has a wrong checksum"),
     ],
 )
 async def test_file_whose_content_makes_no_sense_is_named_with_what_to_do(tmp_path, statement, why):

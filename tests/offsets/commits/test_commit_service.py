@@ -12,8 +12,8 @@ from fakes.lines import Lines
 
 from history.rows import Moment, RowMaker
 from offsets.catalogues import DECLARED
-from offsets.commits.embedded import EmbeddedStore
 from offsets.commits.events import RESULTS
+from offsets.commits.log_file import EmbeddedStore
 from offsets.commits.service import OffsetService, Unavailable
 from offsets.commits.stored import DELETED_KEPT_MS
 from offsets.commits.table import Scope

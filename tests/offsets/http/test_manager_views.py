@@ -1,13 +1,14 @@
 """What a manager answers about itself, and how a path answers where another manager leads; over real HTTP."""
 
+from types import SimpleNamespace
+
 import pytest
 from fakes.http_site import HttpSite
 from set_builders import SET, a_master, a_set
 
 from offsets.catalogues import DECLARED
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
-from offsets.gauges import OffsetManagerMetrics
-from offsets.http.manager_views import ManagerViews, StoredOffsets, check_ready
+from offsets.http.manager_views import ManagerViews, OffsetManagerMetrics, check_ready
 from offsets.lead import Lead
 from offsets.sets.following import Following
 from serving.http.paths import get
@@ -20,6 +21,12 @@ from store.store import ControllerMember
 
 ME = ControllerMember(id="one", address="10.0.0.1:9883")
 OTHER = ControllerMember(id="two", address="10.0.0.2:9883")
+
+
+def stored(offsets=0, **store):
+    """Return what the manager shows of committed offsets and their store."""
+    store = {"dirty_keys": 0, "oldest_dirty_ms": 0, "last_error": ""} | store
+    return SimpleNamespace(table=SimpleNamespace(count=offsets), store=SimpleNamespace(**store))
 
 
 class LeaderViews:
@@ -38,7 +45,7 @@ class LeaderViews:
 class Manager(HttpSite):
     def __init__(self):
         super().__init__(OFFSET_MANAGER)
-        self.health, self.stored = Health(), StoredOffsets()
+        self.health, self.commits = Health(), stored()
         telemetry = Telemetry(self.logs, DECLARED)
         self.lead = Lead(self.clock, telemetry.emit)
         self.following = Following(self.clock, telemetry.emit)
@@ -49,7 +56,7 @@ class Manager(HttpSite):
         self.views = (
             ProbeViews(lambda: check_ready(self.health, self.lead), metrics.text),
             ConfigViews(OFFSET_MANAGER, OffsetManagerConfig),
-            ManagerViews(OffsetManagerConfig(), self.lead, self.following, lambda: self.stored),
+            ManagerViews(OffsetManagerConfig(), self.lead, self.following, self.commits),
             LeaderViews(self.lead),
         )
 
@@ -75,7 +82,7 @@ async def test_a_manager_that_follows_nobody_says_so(manager):
 async def test_it_shows_what_it_follows_and_what_the_store_lacks(manager):
     manager.following.sets = {SET: a_set(), "other": a_set(None, 6, name="other")}
     manager.following.answered_ms = manager.clock.now_ms()
-    manager.stored = StoredOffsets(offsets=7, dirty_keys=2, oldest_dirty_ms=30, last_flush_error="no disk")
+    vars(manager.commits).update(vars(stored(7, dirty_keys=2, oldest_dirty_ms=30, last_error="no disk")))
     _, shown = await manager.get("/v1/manager")
     assert (shown["mastersKnown"], shown["brokerSets"], shown["brokerSetsWithMaster"]) == (True, 2, 1)
     assert (shown["offsets"], shown["dirtyKeys"], shown["oldestDirtyMs"]) == (7, 2, 30)

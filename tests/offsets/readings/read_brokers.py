@@ -5,7 +5,7 @@ import json
 import struct
 import zlib
 
-from offsets.readings.reader import fingerprint_of
+from offsets.at_broker import fingerprint_of
 from remoting.admin.stored_messages import read_message
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import ConnectionRefused

@@ -7,8 +7,9 @@ from fakes.clock import FakeClock
 from read_brokers import Brokers, ReadBroker
 from set_builders import CLUSTER, SET, a_master, an_address
 
+from offsets.config import OffsetManagerConfig
 from offsets.readings.readings import Readings
-from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMember
+from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind
 from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
 
@@ -33,9 +34,7 @@ class Site:
             self.clock,
             self.events.append,
             lambda name, error: self.failures.append((name, error)),
-            store_path=folder,
-            period_ms=PERIOD_MS,
-            bytes_max=1 << 30,
+            OffsetManagerConfig(store_path=str(folder), reading_period_ms=PERIOD_MS),
         )
         self.master = None
         self.elect(1, 5)
@@ -43,7 +42,7 @@ class Site:
     def elect(self, number, epoch, *, boot=None):
         """Let a broker be master, as the controllers say."""
         before, self.master = self.master, a_master(number, epoch, boot_unix_ms=boot)
-        members = tuple(SetMember(member, an_address(member)) for member in self.brokers)
+        members = tuple(map(an_address, self.brokers))
         self.following.sets = {SET: FollowedSet(NAME, self.master, members, epoch)}
         for listener in self.following.listeners:
             kind = MasterChangeKind.FOUND if before is None else MasterChangeKind.MOVED

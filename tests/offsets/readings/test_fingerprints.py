@@ -3,8 +3,9 @@
 import pytest
 from read_brokers import Brokers, ReadBroker
 
+from offsets.at_broker import FILES_MAX, WALK_MAX, AtBroker, LogWatch
 from offsets.proof import NoMessage
-from offsets.readings.reader import FILES_MAX, WALK_MAX, LogWatch, first_of_files, look_at
+from offsets.values import SetName
 from remoting.admin.client import AdminClient, AdminLimits
 
 LOOK = 33
@@ -15,12 +16,12 @@ class Watched:
 
     def __init__(self, **options):
         self.broker = ReadBroker(**options)
-        self.admin = AdminClient(Brokers(a=self.broker), AdminLimits())
+        self.at = AtBroker(AdminClient(Brokers(a=self.broker), AdminLimits()), SetName("", ""), "a", busy_tries=0)
         self.watch = LogWatch()
 
     async def look(self, *, end=None):
         broker = self.broker
-        return await self.watch.look(self.admin, "a", broker.begin, end or broker.end, broker.end)
+        return await self.watch.look(self.at, broker.begin, end or broker.end, broker.end)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ async def test_a_message_that_was_written_since_the_reading_is_none_of_it(log):
     broker, end = log.broker, log.broker.end
     broker.write(1)
 
-    assert await log.watch.look(log.admin, "a", 0, end + 1, end + 1) is None
+    assert await log.watch.look(log.at, 0, end + 1, end + 1) is None
 
 
 async def test_nothing_is_found_in_an_empty_log_nor_where_the_broker_refuses(log):
@@ -109,12 +110,12 @@ async def test_a_walk_goes_from_message_to_message_where_queues_are_refused(log)
 async def test_a_log_that_is_new_here_is_known_by_the_first_messages_of_its_files():
     log = Watched(file_bytes=500)
     log.broker.write(200)
-    found = await first_of_files(log.admin, "a", 0, log.broker.end, 500)
+    found = await log.at.first_of_files(0, log.broker.end, 500)
 
     assert found[0] == log.broker.message(0)
     assert all(mark.place % 500 == 0 and mark == log.broker.message(mark.place) for mark in found)
     assert len(found) <= FILES_MAX + 1
-    assert await first_of_files(log.admin, "a", 500, 500, 500) == []
+    assert await log.at.first_of_files(500, 500, 500) == []
 
 
 @pytest.mark.parametrize(
@@ -129,15 +130,15 @@ async def test_a_log_that_is_new_here_is_known_by_the_first_messages_of_its_file
 async def test_only_the_broker_that_finds_no_message_says_so(log, refusal, expected):
     log.broker.write(1)
     log.broker.refused[LOOK] = refusal
-    assert await look_at(log.admin, "a", 0) is expected
+    assert await log.at.look_alone(0) is expected
 
 
 async def test_other_bytes_are_no_message_and_no_answer_is_unknown(log):
     log.broker.write(2)
     log.broker.log[0] = log.broker.log[0][:60]
     log.broker.log[5] = log.broker.log[log.broker.queues[1][0]]
-    assert await look_at(log.admin, "a", 0) is NoMessage.ABSENT
+    assert await log.at.look_alone(0) is NoMessage.ABSENT
     # A message of another place.
-    assert await look_at(log.admin, "a", 5) is NoMessage.ABSENT
+    assert await log.at.look_alone(5) is NoMessage.ABSENT
     log.broker.is_down = True
-    assert await look_at(log.admin, "a", 0) is NoMessage.UNKNOWN
+    assert await log.at.look_alone(0) is NoMessage.UNKNOWN

@@ -10,8 +10,9 @@ from peers.servers import registered
 from peers.waiting import wait_until
 from peers.wire import Caller
 
+from offsets.at_broker import AtBroker, LogWatch
 from offsets.proof import NoMessage
-from offsets.readings.reader import LogWatch, first_of_files, look_at
+from offsets.values import SetName
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.topics import TopicDefinition, update_topic
@@ -33,7 +34,7 @@ class Log:
     def __init__(self, broker, client):
         self.broker, self.address = broker, broker.address
         self.admin = AdminClient(client, AdminLimits(timeout_ms=15_000))
-        self.watch = LogWatch()
+        self.at, self.watch = AtBroker(self.admin, SetName("", ""), self.address, busy_tries=0), LogWatch()
         self._sent = 0
 
     def send(self, count, *, body=bytes(900)):
@@ -50,7 +51,7 @@ class Log:
 
     async def look(self):
         begin, end = await self.limits()
-        return await self.watch.look(self.admin, self.address, begin, end, end)
+        return await self.watch.look(self.at, begin, end, end)
 
 
 async def ready(log):
@@ -113,25 +114,25 @@ async def test_a_log_is_known_again_by_its_messages(broker, client):
         log.send(1)
         found.append(await log.look())
         assert found[-1].place in (before, (before // FILE_BYTES + 1) * FILE_BYTES)
-    files = await first_of_files(log.admin, log.address, begin, (await log.limits())[1], FILE_BYTES)
+    files = await log.at.first_of_files(begin, (await log.limits())[1], FILE_BYTES)
     assert [each.place for each in files] == list(range(begin, found[-1].end, FILE_BYTES))
 
     # No message begins at the end, in the middle of a message, and where a file ends.
     end = (await log.limits())[1]
     ends_of_file = [found[-2].end] if found[-2].end % FILE_BYTES else []
     for place in (end, end + 1000, found[0].place + 1, found[0].place + 40, *ends_of_file):
-        assert await look_at(log.admin, log.address, place) is NoMessage.ABSENT
+        assert await log.at.look_alone(place) is NoMessage.ABSENT
 
     # Other bytes of one are taken for a length: a negative one, a small one, and one that the file does not have.
     for words in ("你好吗".encode() * 2, bytes([0, 0, 0, 64]), b"text"):
         _, place = await log.limits()
         log.send(1, body=words * 50)
         for inside in range(place + 88, place + 130):
-            assert await look_at(log.admin, log.address, inside) is NoMessage.ABSENT
+            assert await log.at.look_alone(inside) is NoMessage.ABSENT
 
     log.broker.process.kill()
-    assert await look_at(log.admin, log.address, last.place) is NoMessage.UNKNOWN
+    assert await log.at.look_alone(last.place) is NoMessage.UNKNOWN
     log.broker.start().ready()
     await ready(log)
     for known in (last, *found, *files):
-        assert await look_at(log.admin, log.address, known.place) == known
+        assert await log.at.look_alone(known.place) == known

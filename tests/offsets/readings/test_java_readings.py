@@ -10,11 +10,12 @@ from peers.servers import CLUSTER, registered
 from peers.waiting import wait_until
 from peers.wire import Caller
 
+from offsets.at_broker import AtBroker
+from offsets.config import OffsetManagerConfig
 from offsets.proof import LogBefore, LogNow, prove
 from offsets.readings.jumps import JumpCause
-from offsets.readings.reader import look_at
 from offsets.readings.readings import Readings
-from offsets.sets.followed import FollowedSet, SetMaster, SetMember
+from offsets.sets.followed import FollowedSet, SetMaster
 from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
 from remoting.admin.brokers import broker_runtime, ha_status
@@ -67,12 +68,10 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
         clock,
         lambda event: None,
         lambda name, error: pytest.fail(f"{name}: {error!r}"),
-        store_path=tmp_path / "manager",
-        period_ms=1000,
-        bytes_max=1 << 30,
+        OffsetManagerConfig(store_path=str(tmp_path / "manager"), reading_period_ms=1000),
     )
     of = SetMaster(NAME, 0, master.address)
-    following.sets = {"b1": FollowedSet(NAME, of, (SetMember(0, master.address), SetMember(1, slave.address)))}
+    following.sets = {"b1": FollowedSet(NAME, of, (master.address, slave.address))}
     restarted = []
     readings.restarted.append(restarted.append)
 
@@ -106,7 +105,8 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
     known = readings.known_before(again, clock.now_ms())
     assert known.readings[-1].offset(KEY) == 15
     assert known.fingerprints == before.fingerprints
-    looks = [await look_at(admin, master.address, mark.place) for mark in known.fingerprints]
+    at = AtBroker(admin, again.set_name, master.address)
+    looks = [await at.look_alone(mark.place) for mark in known.fingerprints]
     runtime = await admin.call(master.address, broker_runtime())
     reading = known.readings[-1]
     assert (await admin.call(master.address, ha_status())).max_offset == runtime.commit_log_max_offset

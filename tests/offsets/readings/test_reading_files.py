@@ -9,8 +9,7 @@ from read_brokers import offsets_body
 from reading_builders import NAME, UNIX_MS, a_head, a_mark
 
 from offsets.readings import files as module
-from offsets.readings.events import ReadingFileSkipped, ReadingsNotKept
-from offsets.readings.files import HOURS_MAX, ReadingFiles
+from offsets.readings.files import HOURS_MAX, ReadingFiles, ReadingFileSkipped, ReadingsNotKept
 from offsets.readings.table import Trail, offsets_text
 from offsets.values import GroupKind, GroupTopic, SetName
 

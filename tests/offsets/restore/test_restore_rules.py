@@ -3,7 +3,7 @@
 import pytest
 from repair_builders import KEY
 
-from offsets.queue_proof import Proved, QueueEnds
+from offsets.proof import Proved, QueueEnds
 from offsets.restore.rules import Options, QueueNow, RestoredQueue, Wanted, needs_proof, plan, verified
 from offsets.values import GroupKind, GroupMembers, QueueKey
 from serving.shapes.offsets import Status

@@ -267,7 +267,7 @@ async def test_one_operation_runs_at_a_time(site):
         refused.append(True)
 
     site.before = lambda *_: None
-    async with site.restorer._alone():
+    async with site.restorer._turn:
         await another()
     assert refused
 
@@ -310,7 +310,7 @@ async def test_ten_thousand_offsets_are_restored_in_seconds(tmp_path):
 
 async def lag(site, managed=None, topic=None):
     found = await LagReader(site.admin(), site.clock).read(site.sets.values(), "g", topic, managed or {})
-    return {lag.queue: (lag.lag, lag.reason) for lag in found.queues}, found
+    return {LagQueue(row.topic, row.broker_name, row.queue_id): (row.lag, row.reason) for row in found.queues}, found
 
 
 async def test_the_lag_of_a_group_in_each_of_its_queues(site):
@@ -318,7 +318,7 @@ async def test_the_lag_of_a_group_in_each_of_its_queues(site):
     assert found == {LagQueue("t", "broker-a", 0): (30, "")}
     site.send(5, queue_id=1)
     found, reading = await lag(site)
-    assert found[LagQueue("t", "broker-a", 1)][0] is None
+    assert found[LagQueue("t", "broker-a", 1)][0] == "unknown"
     assert "no offset" in found[LagQueue("t", "broker-a", 1)][1]
     found, _ = await lag(site, {LagQueue("t", "broker-a", 1): 2, LagQueue("t", "broker-x", 0): 2})
     assert found[LagQueue("t", "broker-a", 1)] == (3, "")

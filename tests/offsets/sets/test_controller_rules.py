@@ -65,12 +65,12 @@ def test_every_later_epoch_is_a_move(table, after):
     assert taken.changes == (change(KINDS.MOVED, a_master(), after),)
 
 
-def test_an_older_sync_state_set_of_the_same_epoch_is_not_taken(table):
-    take(table, a_set(in_sync=(1,), sync_epoch=2), complete=False)
-    assert take(table, a_set(in_sync=(1, 2), sync_epoch=1), complete=False).changes == ()
-    assert table.sets[SET].sync_state_set == {1}
-    take(table, a_set(2, 6, in_sync=(2, 3), sync_epoch=1), complete=False)
-    assert table.sets[SET].sync_state_set == {2, 3}
+def test_older_members_of_the_same_epoch_are_not_taken(table):
+    take(table, a_set(members=(1,), sync_epoch=2), complete=False)
+    assert take(table, a_set(members=(1, 2), sync_epoch=1), complete=False).changes == ()
+    assert table.sets[SET].members == (an_address(1),)
+    take(table, a_set(2, 6, members=(2, 3), sync_epoch=1), complete=False)
+    assert table.sets[SET].members == (an_address(2), an_address(3))
 
 
 def test_the_time_of_an_election_stays_known_when_another_controller_leads(table):

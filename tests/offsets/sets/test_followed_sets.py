@@ -3,7 +3,7 @@
 import pytest
 from fakes.clock import FakeClock
 
-from offsets.sets.followed import FollowedSet, MasterChangeKind, SetMaster, SetMember, change_of
+from offsets.sets.followed import FollowedSet, MasterChangeKind, SetMaster, change_of
 from offsets.sets.following import Following
 from offsets.values import SetName
 
@@ -84,11 +84,12 @@ def test_every_listener_gets_every_change_and_it_is_logged_once():
     change = change_of(None, None, a_set(master()), UNIX_MS)
     following.tell([change])
     assert first == second == [change]
-    assert [(event.kind, event.addr, event.epoch) for event in told] == [("found", "10.0.0.1:10911", 5)]
+    (line,) = (event.line() for event in told)
+    assert (line["kind"], line["addr"], line["epoch"]) == ("found", "10.0.0.1:10911", 5)
 
 
 def test_replicas_are_all_members_but_the_master():
-    members = tuple(SetMember(number, f"10.0.0.{number}:10911") for number in (1, 2, 3))
+    members = ("10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911")
     followed = FollowedSet(NAME, master(2), members)
-    assert [member.broker_id for member in followed.replicas()] == [1, 3]
+    assert [*followed.replicas()] == [members[0], members[2]]
     assert len([*followed._replace(master=None).replicas()]) == 3

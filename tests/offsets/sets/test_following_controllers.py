@@ -134,7 +134,7 @@ async def test_the_leader_is_found_and_its_sets_and_changes_come_at_once(control
         controllers[2].change(set_fields(2, 6))
         await until(lambda: len(follower.changes) == 2)
         assert follower.changes[1].after == a_master(2, 6)
-        assert [event.kind for event in told(follower, MasterChanged)] == ["found", "moved"]
+        assert [event.change.kind for event in told(follower, MasterChanged)] == ["found", "moved"]
 
 
 async def test_the_next_leader_is_found_where_the_one_before_refuses_is_gone_or_hangs(controllers, monkeypatch):

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from set_builders import CAME_UNIX_MS, CLUSTER, SET, an_address
 
-from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster, SetMember
+from offsets.sets.followed import MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.name_server_rules import REMOVED_AFTER_MS, NameServerSets
 from offsets.values import SetName
 from remoting.admin.routes import RoutedBrokerSet
@@ -47,7 +47,7 @@ def test_a_master_is_found_once_it_is_shown_and_has_answered():
     assert take(table, sets, {}) == ()
     assert take(table, sets, {ONE: 1_000}) == change(KINDS.GAINED, None, master())
     assert take(table, sets, {ONE: 1_000}) == ()
-    assert table.sets[SET].members == (SetMember(0, ONE), SetMember(1, TWO))
+    assert table.sets[SET].members == (ONE, TWO)
     assert (table.known_masters(), table.candidates(sets)) == ({ONE}, set())
 
 
