@@ -11,11 +11,11 @@ from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.broker_clients import (
     AllProducersBody,
-    ConsumerRunningInfoBody,
     ConsumerRunningInfoHeader,
-    PopProcessQueueBody,
-    ProcessQueueBody,
+    PoppedQueueView,
+    RunningConsumerView,
     RunningProperties,
+    RunningQueueView,
 )
 
 #: The longest answer of a client that is read: some 10,000 queues. Whoever sends heartbeats to a broker can answer.
@@ -45,21 +45,12 @@ class HeldQueue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PopQueue:
-    """A queue that a consumer pops from; a queue id of -1 is all queues of a broker set."""
-
-    messages_to_acknowledge: int | None
-    is_dropped: bool | None
-    #: Unix ms by the client's clock; None for never.
-    last_pop_unix_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunningConsumer:
     """What one consumer does now, over all topics and brokers."""
 
     queues: Mapping[MessageQueue, HeldQueue]
-    pop_queues: Mapping[MessageQueue, PopQueue]
+    #: A queue id of -1 is all queues of a broker set.
+    pop_queues: Mapping[MessageQueue, PoppedQueueView]
     topics: frozenset[str]
     is_orderly: bool | None
     #: CONSUME_PASSIVELY of push consumers, CONSUME_ACTIVELY of pull consumers, CONSUME_POP.
@@ -105,11 +96,11 @@ def producers() -> AdminRequest[tuple[ProducerClient, ...]]:
 
 def _read_running(answer: RemotingCommand) -> RunningConsumer:
     check_body_bytes(answer.body, RUNNING_BYTES_MAX)
-    body = decode_broker_body(ConsumerRunningInfoBody, answer.body)
+    body = decode_broker_body(RunningConsumerView, answer.body)
     properties = decode_fields(RunningProperties, body.properties)
     return RunningConsumer(
         queues={queue: _held(each) for queue, each in by_queue(body.mq_table).items()},
-        pop_queues={queue: _popped(each) for queue, each in by_queue(body.mq_pop_table).items()},
+        pop_queues=by_queue(body.mq_pop_table),
         topics=frozenset(each.topic for each in body.subscription_set if each.topic is not None),
         is_orderly=properties.is_orderly,
         consume_type=properties.consume_type,
@@ -118,25 +109,17 @@ def _read_running(answer: RemotingCommand) -> RunningConsumer:
     )
 
 
-def _held(body: ProcessQueueBody) -> HeldQueue:
+def _held(body: RunningQueueView) -> HeldQueue:
     return HeldQueue(
         commit_offset=body.commit_offset if body.commit_offset is not None and body.commit_offset >= 0 else None,
         cached_messages=body.cached_msg_count,
         messages_in_work=body.transaction_msg_count,
         is_locked=body.locked,
-        is_dropped=body.droped,
+        is_dropped=body.is_dropped,
         last_lock_unix_ms=_time(body.last_lock_timestamp),
         last_pull_unix_ms=_time(body.last_pull_timestamp),
         last_consume_unix_ms=_time(body.last_consume_timestamp),
         pulled_until=body.cached_msg_max_offset + 1 if body.cached_msg_max_offset and body.cached_msg_count else None,
-    )
-
-
-def _popped(body: PopProcessQueueBody) -> PopQueue:
-    return PopQueue(
-        messages_to_acknowledge=body.wait_ack_count,
-        is_dropped=body.droped,
-        last_pop_unix_ms=_time(body.last_pop_timestamp),
     )
 
 

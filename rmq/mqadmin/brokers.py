@@ -13,7 +13,7 @@ from remoting.admin.brokers import (
     clean_unused_topics,
     delete_expired_commit_logs,
     epochs_view,
-    ha_view,
+    ha_status,
 )
 from remoting.admin.configuration import update_broker_config
 from remoting.clock import SystemClock
@@ -289,13 +289,13 @@ async def _ha_status(admin: Admin, line: CommandLine) -> None:
             admin.print_usage()
             return
         for each in [address] if address is not None else await admin.masters_of(cluster or ""):
-            _print_replication(admin, each, await admin.call(each, ha_view()))
+            _print_replication(admin, each, await admin.call(each, ha_status()))
 
     await admin.repeatedly(line, once)
 
 
 def _print_replication(admin: Admin, address: str, found: HaStatusView) -> None:
-    if not found.master:
+    if not found.is_master:
         _print_slave(admin, found.ha_client_runtime_info)
         return
     admin.printf(

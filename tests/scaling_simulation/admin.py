@@ -10,7 +10,7 @@ import msgspec
 
 from controller.scaling.execution.broker_views import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from controller.scaling.resize.operation import QueueCounts
-from remoting.admin.brokers import BrokerRuntime, DelayLevel, HaStatus
+from remoting.admin.brokers import BrokerRuntime, DelayLevel
 from remoting.admin.clients import ProducerClient
 from remoting.admin.groups import GroupClient, GroupConnections
 from remoting.admin.locks import LockRequestBody
@@ -23,6 +23,7 @@ from remoting.admin.topics import QueueOffsets, TopicDefinition
 from remoting.client import send_always
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout, NotSupported, Refused
+from remoting.protocol.shapes.broker_views import HaStatusView
 from remoting.protocol.shapes.route import QueueData
 from scaling_simulation.brokers import TOPIC, UNIX_MS
 
@@ -186,7 +187,7 @@ def runtime(replica, _):
 
 def ha_status(replica, _):
     is_master = replica.brokers.master is replica
-    return HaStatus(is_master=is_master, max_offset=0, replicas=(), master_address=None)
+    return HaStatusView(is_master=is_master)
 
 
 def max_offset(replica, fields):

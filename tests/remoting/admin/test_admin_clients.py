@@ -34,7 +34,7 @@ def test_consumer_reports_the_queues_that_it_holds():
     assert (held.is_locked, held.is_dropped) == (True, False)
     assert (held.last_lock_unix_ms, held.last_pull_unix_ms) == (1_700_000_000_000, None)
     [(popped, pop)] = running.pop_queues.items()
-    assert (popped.queue_id, pop.messages_to_acknowledge, pop.last_pop_unix_ms) == (-1, 3, None)
+    assert (popped.queue_id, pop.wait_ack_count, pop.is_dropped) == (-1, 3, False)
 
 
 def test_consumer_reports_how_it_consumes():
