@@ -15,7 +15,7 @@ from remoting.admin.brokers import (
     epochs_view,
     ha_status,
 )
-from remoting.admin.configuration import update_broker_config
+from remoting.admin.configuration import update_config
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.broker_views import HaClientView, HaStatusView
@@ -235,7 +235,7 @@ async def _update_broker_config(admin: Admin, line: CommandLine) -> None:
     key, text = line.needed("k"), line.needed("v")
     if key == _PERMISSION and text not in _PERMISSIONS:
         raise WrongUse(f"{_PERMISSION} value: {text} is invalid.")
-    request = update_broker_config({key: text})
+    request = update_config("broker", {key: text})
     done = "update broker config success, %s%n"
     if not await admin.at_broker_or_cluster(line, request, done, slaves_too=line.has("a")):
         admin.print_usage()
