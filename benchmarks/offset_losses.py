@@ -127,7 +127,7 @@ def _judged(clients: OffsetClients, went_on_s: float, restored_s: float | None =
 
 
 def _reset(site: LoneSite) -> Loss:
-    _make_many(site)
+    make_many_offsets(site)
     clients = site.clients
     clients.begin(THOUSAND_A_SECOND, [Group(RESET)])
     time.sleep(SETTLED_S)
@@ -168,8 +168,8 @@ def _restored(manager: OffsetManager, unix_ms: int, **scope: str) -> int:
 # Groups that nobody is in
 
 
-def _make_many(site: LoneSite) -> None:
-    """Make groups with an offset in each of many queues."""
+def make_many_offsets(site: LoneSite) -> None:
+    """Make MANY groups with an offset in each of MANY queues."""
     site.set.make_topic(MANY_TOPIC, MANY)
     filler = site.set.lab.traffic("filler", namesrv=[site.set.namesrv], version=site.version)
     filler.send("filler", topic=MANY_TOPIC, count=2 * MANY * MANY_OFFSET, interval_ms=1)

@@ -1,18 +1,21 @@
 """Readings of many brokers' offsets: what they take of a core and of memory, and what their files take of a day.
 
-    python benchmarks/offset_readings.py                     (about two minutes, into benchmarks/CONTROLLER.md)
+    python benchmarks/offset_readings.py                     (ten minutes, into benchmarks/CONTROLLER.md)
     python benchmarks/offset_readings.py --seconds 10        (prints only)
 
 A process of its own plays the masters and a replica of each, at ports of their own on loopback; another one reads them
 as an offset manager does, into files. Processor time is that of the reader, so it does not matter what else runs on the
 machine. Every offset that moves does so between two readings, once in all queues of some groups, as groups consume, and
 once in queues here and there. Each log moves between two readings.
+
+What the readings cost a broker is measured at a Java broker with as many offsets, which is read again and again.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import re
 import struct
@@ -27,14 +30,19 @@ from typing import Any, Final
 
 import uvloop
 from controller_results import keep, row, table
+from offset_losses import MANY_OFFSETS, LoneSite, make_many_offsets
+from offset_ways import OFFSET_WAYS
+from peers.jars import V5_1, V5_5_1
 from servers import REPOSITORY, Stolen
 
 sys.path.insert(0, str(REPOSITORY))
 
+from offsets.readings.reader import MasterReader, read_offsets
 from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster, SetMember
 from offsets.sets.following import Following
 from offsets.values import SetName
+from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import BrokerRequestCode, RequestCode
@@ -49,6 +57,12 @@ PERIOD_MS: Final = 5_000
 MOVED: Final = 0.05
 GOAL_SHARE: Final = 0.25
 GOAL_MB: Final = 250
+#: Of a core of the broker.
+GOAL_BROKER_SHARE: Final = 0.01
+#: Readings before those that count, and those that count: a broker's code is compiled by then.
+WARM_READINGS, COUNTED_READINGS = 1_500, 1_000
+#: So long the broker is left alone, to see what it needs without us.
+ALONE_S: Final = 20
 #: Of the readings that are due.
 DONE_SHARE: Final = 0.95
 #: The last minute is full by then.
@@ -268,6 +282,84 @@ def measured(seconds: float) -> Iterator[str]:
     )  # fmt: skip
     for spread in SPREADS:
         yield _line(spread, *_measure(spread, seconds))
+    yield ""
+    yield (
+        f"A Java broker with {MANY_OFFSETS:,} offsets is read {COUNTED_READINGS:,} times as a master and as often as a "
+        f"replica; what it\nneeds without us is taken off. Goal: <= {GOAL_BROKER_SHARE:.0%} of a core."
+    )
+    yield ""
+    yield from table(
+        "brokers", "read as", "requests a reading", "a second", "KB a reading", "ms of the broker", "share of a core",
+        "reached",
+    )  # fmt: skip
+    for version in (V5_1, V5_5_1):
+        yield from cost_at_broker(version)
+
+
+class CountingClient(RemotingClient):
+    """Counts what it requests."""
+
+    requests = 0
+
+    async def invoke(self, *request: Any) -> RemotingCommand:
+        """Count a request, and send it."""
+        self.requests += 1
+        return await super().invoke(*request)
+
+
+def cost_at_broker(version: str) -> Iterator[str]:
+    """Yield what it costs a Java broker to be read as a master and as a replica."""
+    with tempfile.TemporaryDirectory() as name, OFFSET_WAYS["alone"].begin(Path(name), version) as managed:
+        site = LoneSite(managed, version)
+        make_many_offsets(site)
+        for role in ("master", "replica"):
+            yield asyncio.run(_read_often(version, role, site.broker.address, site.broker.process.pid))
+
+
+async def _read_often(version: str, role: str, address: str, pid: int) -> str:
+    clock = SystemClock()
+    client = CountingClient(clock)
+    admin = AdminClient(client, AdminLimits())
+    reader = MasterReader(admin, clock, SetMaster(SetName("DefaultCluster", "alone"), 0, address))
+    read_bytes = 0
+
+    async def read_times(times: int) -> None:
+        nonlocal read_bytes
+        for _ in range(times):
+            # Looks at a message each time, as in a log that moves.
+            text = (
+                (await reader.read(is_log_known=False)).text if role == "master" else await read_offsets(admin, address)
+            )
+            read_bytes += len(text)
+
+    try:
+        await read_times(WARM_READINGS)
+        client.requests = read_bytes = 0
+        began_s, used_s = time.monotonic(), _processor_s(pid)
+        await read_times(COUNTED_READINGS)
+        took_s, used_s = time.monotonic() - began_s, _processor_s(pid) - used_s
+        alone_s = _processor_s(pid)
+        await asyncio.sleep(ALONE_S)
+        alone_share = (_processor_s(pid) - alone_s) / ALONE_S
+    finally:
+        await client.close()
+    each_s = (used_s - alone_share * took_s) / COUNTED_READINGS
+    share, requests = each_s * 1000 / PERIOD_MS, client.requests / COUNTED_READINGS
+    return row(
+        version,
+        role,
+        f"{requests:.0f}",
+        f"{requests * 1000 / PERIOD_MS:.1f}",
+        f"{read_bytes / COUNTED_READINGS / 1000:.0f}",
+        f"{each_s * 1000:.2f}",
+        f"**{share:.2%}**",
+        "yes" if share <= GOAL_BROKER_SHARE else "no",
+    )
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _measure(spread: str, seconds: float) -> tuple[dict[str, Any], float]:

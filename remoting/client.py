@@ -83,6 +83,9 @@ class Requester(Protocol):
     def release(self, address: str) -> None:
         """Close the connection to an address, unless others use it: the caller sends nothing there for long."""
 
+    def connection_number(self, address: str) -> int | None:
+        """Return the number of the open connection to an address: while it is the same, so is the process there."""
+
 
 class RemotingClient:
     """Sends requests to any number of peers; every failure is an InvokeError."""
@@ -109,6 +112,7 @@ class RemotingClient:
         self._observer = observer or SigningObserver()
         self._peers = peers
         self._numbers = count()
+        self._connection_numbers = count()
         #: By address, the least recently used first.
         self._addresses: dict[str, _PeerAddress] = {}
         #: Connections without new requests, whose earlier ones wait for their responses.
@@ -159,6 +163,13 @@ class RemotingClient:
         """Close the connection to an address, unless others use it."""
         if (entry := self._addresses.get(address)) is not None and not entry.in_use:
             self._drop(address)
+
+    def connection_number(self, address: str) -> int | None:
+        """Return the number of the open connection to an address; each connection has another one."""
+        entry = self._addresses.get(address)
+        if entry is None or entry.connection is None or entry.connection.transport.is_closing():
+            return None
+        return entry.connection.number
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
         """Send a request without waiting for the response, which is only checked for a denial.
@@ -239,7 +250,9 @@ class RemotingClient:
         host, port = parts
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(
-                lambda: ClientConnection(address, self._limits, self._serialize_type, self._observer),
+                lambda: ClientConnection(
+                    address, next(self._connection_numbers), self._limits, self._serialize_type, self._observer
+                ),
                 await self._permitted(address, host, port) if self._peers else host,
                 port,
                 ssl=self._tls,
@@ -346,14 +359,16 @@ class ClientConnection(asyncio.Protocol):
         "address",
         "is_lost",
         "is_signed",
+        "number",
         "remote_address",
         "transport",
     )
 
     def __init__(
-        self, address: str, limits: ClientLimits, serialize_type: SerializeType, observer: SigningObserver
+        self, address: str, number: int, limits: ClientLimits, serialize_type: SerializeType, observer: SigningObserver
     ) -> None:
         self.address = address
+        self.number = number
         #: Whether its requests are signed.
         self.is_signed = False
         self._limits = limits

@@ -21,7 +21,7 @@ def a_reading(offset=100, *, ago_ms=5_000, first_end=5_000, key=KEY, **values):
     offsets = {} if offset is None else {GroupTopic(key.group, key.topic): {key.queue_id: offset}}
     fields = {"set_name": NAME, "master": A, "master_epoch": 1, "boot_unix_ms": 1, "epochs": None}
     fields |= {"began_ms": ended_ms - 10, "ended_ms": ended_ms, "ended_unix_ms": 1_800_000_000_000 - ago_ms}
-    fields |= {"log_begin": 0, "first_end": first_end, "second_end": first_end + 100, "offsets": offsets}
+    fields |= {"first_end": first_end, "second_end": first_end + 100, "offsets": offsets}
     return Reading(**fields | values)
 
 

@@ -1,8 +1,9 @@
-"""Reads one master of a broker set (28, 43, 28, 1007, 33) and its replicas (43). The edge: nothing is decided here.
+"""Reads one master of a broker set (907, 43, 907, 1007, 33) and its replicas (43). The edge: nothing is decided here.
 
 The end of the log is read before the offsets and after them, by the same process: a broker that started again in
-between has another memory. A broker that is no master by its own answer, or has another name, is not read: addresses
-are taken over, and a demoted master answers on from a table that it copies by now.
+between has another memory. Brokers before 5.0 and those of DLedger report the end by 28. A broker that is no master by
+its own answer, or has another name, is not read: addresses are taken over, and a demoted master answers on from a table
+that it copies by now.
 """
 
 from typing import Final, NamedTuple
@@ -12,7 +13,8 @@ from offsets.proof import Fingerprint, Look
 from offsets.readings.reading import ReadingHead
 from offsets.readings.table import offsets_text
 from offsets.sets.followed import SetMaster
-from remoting.admin.brokers import broker_options, broker_runtime
+from remoting.admin.broker_process import BrokerProcess
+from remoting.admin.brokers import broker_options, ha_status
 from remoting.admin.client import AdminClient
 from remoting.admin.log_epochs import LogEpoch, log_epochs
 from remoting.admin.offset_table import all_offsets
@@ -144,6 +146,8 @@ class MasterReader:
         self._boot_unix_ms: int | None = None
         self._file_bytes = _FILE_BYTES_DEFAULT
         self._log = LogWatch()
+        self._process = BrokerProcess(master.address)
+        self._reports_end = True
 
     async def read(self, *, is_log_known: bool) -> MasterAnswer:
         """Return what the master answers now; raises one of FAILURES.
@@ -152,10 +156,10 @@ class MasterReader:
         """
         admin, clock, address = self._admin, self._clock, self.master.address
         began_ms = clock.now_ms()
-        boot, _, first_end = await self._runtime()
+        boot, begin, first_end = await self._end()
         await self._check_name(boot)
         text = await read_offsets(admin, address)
-        boot_after, begin, second_end = await self._runtime()
+        boot_after, _, second_end = await self._end()
         if boot_after != boot:
             raise NotReadable(f"{address} has started again while it was read")
         epochs = await self._epochs()
@@ -170,7 +174,6 @@ class MasterReader:
             began_ms=began_ms,
             ended_ms=ended_ms,
             ended_unix_ms=ended_unix_ms,
-            log_begin=begin,
             first_end=first_end,
             second_end=second_end,
             epochs=epochs,
@@ -178,14 +181,31 @@ class MasterReader:
         )
         return MasterAnswer(head, text)
 
-    async def _runtime(self) -> tuple[int | None, int, int]:
-        """Return when the broker has started, and where its log begins and ends."""
-        runtime = await self._admin.call(self.master.address, broker_runtime())
-        begin, end = runtime.commit_log_min_offset, runtime.commit_log_max_offset
+    async def _end(self) -> tuple[int | None, int, int]:
+        """Return when the broker has started, where its log began when it was connected, and where it ends now."""
+        runtime = self._process.known(self._admin)
+        end = None if runtime is None else await self._reported_end()
+        if runtime is None or end is None or runtime is not self._process.known(self._admin):
+            runtime = await self._process.report(self._admin)
+            end = runtime.commit_log_max_offset
+        begin = runtime.commit_log_min_offset
         if begin is None or end is None:
             raise BodyError(f"{self.master.address} does not report where its log begins and ends")
         # A log without a file begins at -1.
         return runtime.boot_unix_ms, max(begin, 0), end
+
+    async def _reported_end(self) -> int | None:
+        """Return where the log ends by 907, None for a broker that does not tell it."""
+        if not self._reports_end:
+            return None
+        try:
+            found = await self._admin.call(self.master.address, ha_status())
+        except (Refused, BodyError) as error:
+            if isinstance(error, Refused) and error.code == ResponseCode.SYSTEM_BUSY:
+                raise
+            self._reports_end = False
+            return None
+        return found.max_offset if found.is_master else None
 
     async def _check_name(self, boot_unix_ms: int | None) -> None:
         """Raise NotReadable for a broker of another name, once after each start; pass where it does not tell it.

@@ -52,8 +52,7 @@ class ReadingHead:
     began_ms: int
     ended_ms: int
     ended_unix_ms: int
-    #: Where the log began, and where it ended before and after the offsets were read.
-    log_begin: int
+    #: Where the log ended before and after the offsets were read.
     first_end: int
     second_end: int
     #: Where each master epoch begins in the log; None where no controller elects.

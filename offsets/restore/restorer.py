@@ -510,7 +510,6 @@ def _reading_of(log: SetLog, unix_ms: int) -> Reading:
         began_ms=0,
         ended_ms=0,
         ended_unix_ms=unix_ms,
-        log_begin=0,
         first_end=log.first_end,
         second_end=log.second_end,
         epochs=log.log_epochs(),

@@ -1,7 +1,8 @@
 """Follows the masters of clusters without a controller at their NameServers, each second. The edge.
 
-Each round asks all NameServers (106), then the known masters and other brokers that are shown as masters (28). A round
-waits for nobody for long: a peer that hangs is unknown in this round, and its request ends by itself.
+Each round asks all NameServers (106), then the known masters and other brokers that are shown as masters: when they
+started (28), and whether they still answer (26) as long as the connection lives. A round waits for nobody for long: a
+peer that hangs is unknown in this round, and its request ends by itself.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from offsets.sets.following import Following
 from offsets.sets.name_server_rules import BootTimes, NameServerSets, ShownSets
 from remoting.admin.admin_request import left_out
-from remoting.admin.brokers import broker_runtime
+from remoting.admin.broker_process import BrokerProcess
+from remoting.admin.brokers import broker_name
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.routes import RoutedBrokerSet, registered_and_away
 from remoting.background_tasks import all_results, start_task
@@ -88,9 +90,11 @@ class NameServerFollowing(Following):
         self._table = NameServerSets()
         self.sets = self._table.sets
         self._shown = _PeerQueries(partial(self._query_sets, AdminClient(client, LIMITS)))
-        self._known = _PeerQueries(partial(_query_boot, AdminClient(client, LIMITS)))
+        self._known = _PeerQueries(partial(self._query_boot, AdminClient(client, LIMITS)))
         # With limits of their own: any number may be shown, and those that hang take no place of known masters.
-        self._candidates = _PeerQueries(partial(_query_boot, AdminClient(client, LIMITS)))
+        self._candidates = _PeerQueries(partial(self._query_boot, AdminClient(client, LIMITS)))
+        #: By address, of the brokers of the last round.
+        self._processes: dict[str, BrokerProcess] = {}
 
     async def run(self) -> None:
         try:
@@ -113,6 +117,8 @@ class NameServerFollowing(Following):
 
     async def _boot_times(self, shown: Sequence[ShownSets]) -> BootTimes:
         known, candidates = self._table.known_masters(), self._table.candidates(shown)
+        wanted = known | candidates
+        self._processes = {address: found for address, found in self._processes.items() if address in wanted}
         of_known, of_candidates = await all_results([self._known.of(known), self._candidates.of(candidates)])
         return {address: answer.boot_unix_ms for address, answer in (of_candidates | of_known).items()}
 
@@ -132,13 +138,18 @@ class NameServerFollowing(Following):
         }
         return away | {shown.broker_name: shown for shown in found.broker_sets.values()}
 
-
-async def _query_boot(admin: AdminClient, address: str) -> _Answer | None:
-    """Return when a broker has started; None if it does not answer."""
-    try:
-        return _Answer((await admin.call(address, broker_runtime())).boot_unix_ms)
-    except (Refused, BodyError):
-        # It lives: 4.9 refuses in its first second, others where access control keeps us out.
-        return _Answer(None)
-    except RemotingError:
-        return None
+    async def _query_boot(self, admin: AdminClient, address: str) -> _Answer | None:
+        """Return when a broker has started; None if it does not answer."""
+        process = self._processes.setdefault(address, BrokerProcess(address))
+        known = process.known(admin)
+        try:
+            if known is not None:
+                await admin.call(address, broker_name())
+            if known is None or process.known(admin) is not known:
+                known = await process.report(admin)
+        except (Refused, BodyError):
+            # It lives: 4.9 refuses in its first second, others where access control keeps us out.
+            return _Answer(None)
+        except RemotingError:
+            return None
+        return _Answer(known.boot_unix_ms)

@@ -57,6 +57,10 @@ class AdminClient:
             return wanted.read_response(answer, odd_rows)
         return await asyncio.to_thread(wanted.read_response, answer, odd_rows)
 
+    def connection_number(self, address: str) -> int | None:
+        """Return the number of the open connection to an address, None without one."""
+        return self._client.connection_number(address)
+
     @asynccontextmanager
     async def _turn(self, address: str) -> AsyncIterator[None]:
         if (peer := self._peers.get(address)) is None:

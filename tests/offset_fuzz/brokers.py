@@ -199,6 +199,11 @@ class Broker:
         }
         return {"table": {name: str(value) for name, value in table.items()}}
 
+    def _replication(self, *_):
+        if not self.world.can_pop:
+            return RemotingCommand(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="4.9")
+        return {"master": self.world.master is self, "masterCommitLogMaxOffset": self.log.end}
+
     def _epochs(self, *_):
         if not self.world.has_epochs:
             return RemotingCommand(ResponseCode.SYSTEM_ERROR, remark="no controller mode")
@@ -341,6 +346,7 @@ _IN_MESSAGE = [
 _ANSWERS = {
     RequestCode.GET_BROKER_CONFIG: Broker._options,
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO: Broker._runtime,
+    BrokerRequestCode.GET_BROKER_HA_STATUS: Broker._replication,
     RequestCode.GET_BROKER_EPOCH_CACHE: Broker._epochs,
     BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: Broker._table,
     BrokerRequestCode.VIEW_MESSAGE_BY_ID: Broker._message,

@@ -164,6 +164,9 @@ class _Repairing:
     async def invoke(self, *values):
         return await self.manager.invoke(*values, repairs=True)
 
+    def connection_number(self, address):
+        return self.manager.connection_number(address)
+
 
 class Manager:
     """A manager: the product's readings and repairs over the requests of this model."""
@@ -234,6 +237,11 @@ class Manager:
             await asyncio.sleep(left_s)
 
     # Requests
+
+    def connection_number(self, address):
+        """Return another number for each process, and none now and then, as connections break."""
+        broker = next(broker for broker in self.world.brokers if broker.address == address)
+        return broker.boot_ms if broker.is_alive and not self.world.chance(0.02) else None
 
     async def invoke(self, address, request, timeout_ms, before_send=lambda: None, *, repairs=False):
         world = self.world

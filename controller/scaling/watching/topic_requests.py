@@ -76,6 +76,10 @@ class FailedPeers:
         """Close the connection to an address, unless others use it."""
         self._client.release(address)
 
+    def connection_number(self, address: str) -> int | None:
+        """Return the number of the open connection to an address, None without one."""
+        return self._client.connection_number(address)
+
     def _check(self, address: str) -> None:
         if self._until_ms.get(address, 0) > self._clock.now_ms():
             raise InvokeError(address, f"it did not answer within the last {PAUSE_MS // 1000} s")

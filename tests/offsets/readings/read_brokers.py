@@ -87,6 +87,9 @@ class ReadBroker:
         table = {"bootTimestamp": self.boot_ms, "commitLogMinOffset": self.begin, "commitLogMaxOffset": self.end}
         return _body({"table": {name: str(value) for name, value in table.items()}})
 
+    def _answer_907(self, _):
+        return _body({"master": self.broker_id == 0, "masterCommitLogMaxOffset": self.end})
+
     def _answer_43(self, _):
         return RemotingCommand(0, body=offsets_body(self.offsets))
 
@@ -144,6 +147,11 @@ class Brokers:
         if broker.hangs is not None:
             await broker.hangs.wait()
         return broker.answer(request)
+
+    def connection_number(self, address):
+        """Return another number for each process."""
+        broker = self.by_address.get(address)
+        return None if broker is None or broker.is_down else broker.boot_ms
 
 
 def offsets_body(table, *, pulled=None):

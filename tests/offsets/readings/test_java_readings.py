@@ -17,7 +17,7 @@ from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster, SetMember
 from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
-from remoting.admin.brokers import broker_runtime
+from remoting.admin.brokers import broker_runtime, ha_status
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.groups import create_group
 from remoting.admin.offsets import commit_offset
@@ -109,6 +109,7 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
     looks = [await look_at(admin, master.address, mark.place) for mark in known.fingerprints]
     runtime = await admin.call(master.address, broker_runtime())
     reading = known.readings[-1]
+    assert (await admin.call(master.address, ha_status())).max_offset == runtime.commit_log_max_offset
     now = LogNow(runtime.commit_log_min_offset, runtime.commit_log_max_offset, None, None)
     proof = prove(LogBefore(known.fingerprints, reading.second_end, None), now, looks)
     assert (proof.parted_at, proof.problem) == (None, "")

@@ -28,14 +28,14 @@ class Site:
 async def test_the_end_of_the_log_is_read_before_the_offsets_and_after_them():
     site = Site()
     found = await site.read()
-    assert site.broker.asked == [28, 26, 43, 28, 1007]
+    assert site.broker.asked == [28, 26, 43, 907, 1007]
     site.broker.asked.clear()
     # Between the first end and the offsets a message comes.
     before = site.broker.end
     site.broker.before = lambda code: site.broker.write(1) if code == 43 else None
     found = await site.read()
 
-    assert site.broker.asked[:4] == [28, 43, 28, 1007]
+    assert site.broker.asked[:4] == [907, 43, 907, 1007]
     assert (found.head.first_end, found.head.second_end) == (before, site.broker.end)
     assert found.text == b'"orders@g":{0:1}'
     assert [row.epoch for row in found.head.epochs] == [1, 5]
@@ -104,11 +104,16 @@ async def test_a_broker_without_epochs_that_denies_its_options_is_read(epoch):
 
 
 async def test_a_busy_broker_is_read_another_time():
-    for code in (26, 1007):
+    for code in (26, 1007, 907):
         site = Site()
         site.broker.refused[code] = 2, "busy"
         with pytest.raises(Refused):
             await site.read()
+        site.broker.refused.clear()
+        await site.read()
+        site.broker.asked.clear()
+        await site.read()
+        assert 28 not in site.broker.asked
 
 
 async def test_an_answer_without_offsets_or_without_an_end_of_the_log_is_none(monkeypatch):
@@ -127,4 +132,17 @@ async def test_an_answer_without_offsets_or_without_an_end_of_the_log_is_none(mo
 async def test_a_log_without_a_file_begins_at_0():
     site = Site()
     site.broker.begin = -1
-    assert (await site.read()).head.log_begin == 0
+    found = await site.read(is_log_known=False)
+    assert found.head.fingerprints[0] == site.broker.message(0)
+
+
+@pytest.mark.parametrize("refusal", [(3, "not supported"), (1, "DLedger replicates"), (16, "no permission")])
+async def test_a_broker_that_does_not_report_its_end_in_short_is_asked_for_all_of_its_state(refusal):
+    site = Site()
+    site.broker.refused[907] = refusal
+    await site.read()
+    site.broker.asked.clear()
+    site.broker.write(1)
+    found = await site.read()
+    assert site.broker.asked[:4] == [28, 43, 28, 1007]
+    assert found.head.second_end == site.broker.end

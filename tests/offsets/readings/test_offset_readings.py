@@ -30,7 +30,7 @@ async def test_a_master_is_read_once_in_a_period_and_its_replica_after_it(site):
         broker.before = lambda code, number=number: order.append((number, code))
     await site.read(3)
 
-    assert order[:6] == [(1, 28), (1, 26), (1, 43), (1, 28), (1, 1007), (1, 33)]
+    assert order[:6] == [(1, 28), (1, 26), (1, 43), (1, 907), (1, 1007), (1, 33)]
     assert [row for row in order if row[1] == 43] == [(1, 43), (2, 43)] * 3
     status = site.status()
     assert (status.fresh, status.problem, status.groups) == (True, "", 1)

@@ -57,9 +57,12 @@ class Site:
         return broker
 
     def runtime(self, broker, code):
-        assert code == RUNTIME
         boot = self.boots[broker]
-        return success({"table": {"bootTimestamp": str(boot)}}) if isinstance(boot, int) else boot
+        if not isinstance(boot, int):
+            return boot
+        return (
+            success({"table": {"bootTimestamp": str(boot)}}) if code == RUNTIME else success(b"brokerName=broker-a\n")
+        )
 
     def shown(self, **odd):
         sets = {SET: self.master} | self.other_sets
@@ -109,9 +112,12 @@ async def test_a_master_its_restart_and_its_successor_are_found(site):
     )
     assert site.following.is_master(change.after)
     assert [peer.count(RequestCode.GET_BROKER_CLUSTER_INFO) for peer in site.name_servers] == [1, 1]
-    assert await site.kinds() == []
+    assert await site.kinds(5) == []
+    # It counts its timer wheel for each answer, which takes 60 to 200 ms of a core.
+    assert site.master.count(RUNTIME) == 2
     site.boots[site.master] = 2_000
-    assert await site.kinds() == [RESTARTED]
+    site.master.drop_connections()
+    assert await site.kinds(2) == [RESTARTED]
     await site.broker(500)
     assert await site.kinds() == [MOVED]
 
@@ -159,7 +165,7 @@ async def test_candidates_that_hang_keep_no_known_master_from_being_asked(monkey
         site.other_sets = {f"odd-{number}": await site.broker(NOTHING) for number in range(4)}
         site.master = known
         async with asyncio.timeout(60):
-            while known.count(RUNTIME) < 4:
+            while len(known.received) < 4:
                 assert await site.kinds() == []
         # So many at a time, whatever is shown.
         assert sum(broker.count(RUNTIME) for broker in site.other_sets.values()) == 2
