@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from remoting.admin.admin_request import AdminRequest, check_body_bytes, command, decode_broker_body
+from remoting.admin.admin_request import AdminRequest, check_body_bytes, command, decode_broker_body, reading
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import BrokerRequestCode
@@ -13,6 +13,7 @@ from remoting.protocol.shapes.broker_clients import (
     AllProducersBody,
     ConsumerRunningInfoHeader,
     PoppedQueueView,
+    ProducerInfoBody,
     RunningConsumerView,
     RunningProperties,
     RunningQueueView,
@@ -61,20 +62,6 @@ class RunningConsumer:
     started_unix_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerClient:
-    """One producer that is connected to a broker; which topics it writes to is not known."""
-
-    group: str
-    client_id: str
-    #: Of its connection, "host:port" with a slash before it.
-    remote_address: str | None
-    #: Ordinal of its release (docs/protocol/remoting.md 7).
-    version: int | None
-    #: Its last heartbeat, Unix ms by the broker's clock.
-    last_update_unix_ms: int | None
-
-
 def running_consumer(group: str, client_id: str) -> AdminRequest[RunningConsumer]:
     """Request what a consumer does (307); the broker passes the request on and waits up to 10 s.
 
@@ -86,12 +73,13 @@ def running_consumer(group: str, client_id: str) -> AdminRequest[RunningConsumer
     return AdminRequest(command(BrokerRequestCode.GET_CONSUMER_RUNNING_INFO, header), _read_running)
 
 
-def producers() -> AdminRequest[tuple[ProducerClient, ...]]:
-    """Request the producers that are connected to this broker (328, 4.9.4+); they send heartbeats only to masters.
+def producers() -> AdminRequest[Mapping[str, list[ProducerInfoBody]]]:
+    """Request the producers that are connected to this broker (328, 4.9.4+), by group; heartbeats go only to masters.
 
-    Source: docs/protocol/broker-admin.md 19.
+    Which topics they write to is not known. Source: docs/protocol/broker-admin.md 19.
     """
-    return AdminRequest(command(BrokerRequestCode.GET_ALL_PRODUCER_INFO), _read_producers)
+    request = command(BrokerRequestCode.GET_ALL_PRODUCER_INFO)
+    return AdminRequest(request, reading(AllProducersBody)).mapped(lambda found: found.data)
 
 
 def _read_running(answer: RemotingCommand) -> RunningConsumer:
@@ -126,20 +114,3 @@ def _held(body: RunningQueueView) -> HeldQueue:
 def _time(unix_ms: int | None) -> int | None:
     """Return a time; clients write 0 for never."""
     return unix_ms if unix_ms is not None and unix_ms > 0 else None
-
-
-def _read_producers(answer: RemotingCommand) -> tuple[ProducerClient, ...]:
-    groups = decode_broker_body(AllProducersBody, answer.body).data
-    return tuple(
-        ProducerClient(
-            group=group,
-            client_id=each.client_id,
-            remote_address=each.remote_ip,
-            version=each.version,
-            last_update_unix_ms=_time(each.last_update_timestamp),
-        )
-        for group, each in sorted(
-            ((group, each) for group, found in groups.items() for each in found),
-            key=lambda pair: (pair[0], pair[1].client_id),
-        )
-    )

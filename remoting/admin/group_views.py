@@ -14,7 +14,6 @@ from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.broker_clients import (
-    AllProducersBody,
     AllSubscriptionGroups,
     ConsumerGroupHeader,
     ConsumerRunningInfoHeader,
@@ -76,11 +75,6 @@ def producers_view(group: str) -> AdminRequest[GroupConnections]:
     """
     request = command(BrokerRequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupHeader(producer_group=group))
     return AdminRequest(request, reading(GroupConnections))
-
-
-def all_producers_view() -> AdminRequest[AllProducersBody]:
-    """Request all producers of this broker (328, 4.9.4+). Source: docs/protocol/broker-admin.md 19."""
-    return AdminRequest(command(BrokerRequestCode.GET_ALL_PRODUCER_INFO), reading(AllProducersBody))
 
 
 def running_view(group: str, client_id: str, *, with_stacks: bool) -> AdminRequest[RunningConsumerView]:

@@ -301,7 +301,7 @@ def _print_replication(admin: Admin, address: str, found: HaStatusView) -> None:
     admin.printf(
         "%n#MasterAddr\t%s%n#MasterCommitLogMaxOffset\t%d%n#SlaveNum\t%d%n#InSyncSlaveNum\t%d%n",
         address,
-        found.master_commit_log_max_offset,
+        found.max_offset or 0,
         len(found.ha_connection_info),
         found.in_sync_slave_nums,
     )

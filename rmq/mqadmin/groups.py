@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
+from remoting.admin.clients import producers
 from remoting.admin.group_views import (
-    all_producers_view,
     producers_view,
     set_request_mode,
     subscription_groups_view,
@@ -269,7 +269,7 @@ async def _producer_connection(admin: Admin, line: CommandLine) -> None:
 
 @command("producer", value("b", "broker", "broker address", required=True))
 async def _producer(admin: Admin, line: CommandLine) -> None:
-    groups = (await admin.call(line.needed("b"), all_producers_view())).data
+    groups = await admin.call(line.needed("b"), producers())
     for group in string_order(groups):
         if not groups[group]:
             admin.printf("producer group (%s) instances are empty%n", group)

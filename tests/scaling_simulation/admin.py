@@ -11,7 +11,6 @@ import msgspec
 from controller.scaling.execution.broker_views import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from controller.scaling.resize.operation import QueueCounts
 from remoting.admin.brokers import BrokerRuntime, DelayLevel
-from remoting.admin.clients import ProducerClient
 from remoting.admin.groups import GroupClient, GroupConnections
 from remoting.admin.locks import LockRequestBody
 from remoting.admin.message_queues import MessageQueue
@@ -23,6 +22,7 @@ from remoting.admin.topics import QueueOffsets, TopicDefinition
 from remoting.client import send_always
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout, NotSupported, Refused
+from remoting.protocol.shapes.broker_clients import ProducerInfoBody
 from remoting.protocol.shapes.broker_views import HaStatusView
 from remoting.protocol.shapes.route import QueueData
 from scaling_simulation.brokers import TOPIC, UNIX_MS
@@ -273,13 +273,7 @@ def unlock(replica, request):
 
 
 def producers(replica, _):
-    return tuple(
-        ProducerClient(
-            group="p", client_id=each.id, remote_address=f"/{each.id}:40000", version=None,
-            last_update_unix_ms=None,
-        )
-        for each in replica.producers()
-    )  # fmt: skip
+    return {"p": [ProducerInfoBody(client_id=each.id, remote_ip=f"/{each.id}:40000") for each in replica.producers()]}
 
 
 def _led(replica):

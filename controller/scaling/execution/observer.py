@@ -18,7 +18,7 @@ from controller.scaling.rules.phases import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
 from controller.scaling.rules.quiet import stale_producers
 from remoting.admin.client import AdminClient
-from remoting.admin.clients import ProducerClient, producers
+from remoting.admin.clients import producers
 from remoting.admin.route_fetches import ClientFetches, host_of, watch_route_fetches
 from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, order_conf, registered_and_away, route_of
 from remoting.admin.topics import TopicDefinition
@@ -26,6 +26,7 @@ from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
+from remoting.protocol.shapes.broker_clients import ProducerInfoBody
 from store.store import SetStore
 
 #: A watch lasts so long without another request; the next round prolongs it.
@@ -58,12 +59,12 @@ class ProducerFetches:
         """Return the hosts of all producers that brokers know; None if a broker does not tell."""
         found = await all_results(self._producers(each) for each in masters)
         answered = [each for each in found if each is not None]
-        addresses = [client.remote_address for each in answered for client in each]
+        addresses = [client.remote_ip for each in answered for clients in each.values() for client in clients]
         known = [each for each in addresses if each is not None]
         is_everybody = len(answered) == len(found) and len(known) == len(addresses)
         return frozenset(map(host_of, known)) if is_everybody else None
 
-    async def _producers(self, master: str) -> tuple[ProducerClient, ...] | None:
+    async def _producers(self, master: str) -> Mapping[str, list[ProducerInfoBody]] | None:
         try:
             return await self._admin.call(master, producers())
         except FAILURES:

@@ -50,7 +50,8 @@ class HaStatusView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to 907."""
 
     is_master: bool = msgspec.field(name="master")
-    master_commit_log_max_offset: Int64 = 0
+    #: Where the log of a master ends.
+    max_offset: Int64 | None = msgspec.field(name="masterCommitLogMaxOffset", default=None)
     in_sync_slave_nums: Int32 = 0
     ha_connection_info: list[HaConnectionView] = []
     ha_client_runtime_info: HaClientView = HaClientView()

@@ -63,9 +63,10 @@ def test_wanted_options_are_read_and_others_not():
 
 
 @pytest.mark.parametrize("role", [True, False])
-def test_broker_reports_whether_it_is_master(role):
+def test_broker_reports_whether_it_is_master_and_where_its_log_ends(role):
     text = MASTER.replace(b'"master":true', b'"master":%b' % json.dumps(role).encode())
-    assert found(ha_status(), text).is_master is role
+    status = found(ha_status(), text)
+    assert (status.is_master, status.max_offset) == (role, 1000)
 
 
 def test_replication_without_a_role_is_an_error():

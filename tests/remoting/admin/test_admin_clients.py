@@ -65,10 +65,10 @@ def test_consumer_that_does_not_answer_is_refused(code):
 
 
 def test_producers_have_their_group_and_last_heartbeat():
-    [producer] = found(producers(), PRODUCERS)
-    assert (producer.group, producer.client_id) == ("senders", "192.0.2.2@14351#1")
-    assert (producer.remote_address, producer.version) == ("/127.0.0.1:50450", 513)
-    assert producer.last_update_unix_ms == 1_795_580_210_231
+    [(group, [producer])] = found(producers(), PRODUCERS).items()
+    assert (group, producer.client_id) == ("senders", "192.0.2.2@14351#1")
+    assert (producer.remote_ip, producer.version) == ("/127.0.0.1:50450", 513)
+    assert producer.last_update_timestamp == 1_795_580_210_231
 
 
 def test_answer_of_a_client_that_is_far_too_long_is_not_read():

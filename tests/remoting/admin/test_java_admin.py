@@ -257,7 +257,7 @@ def test_groups_and_clients_of_a_java_broker_are_those_running(site):
 
     sending = site.sending("sender")
     name = wait_until(
-        lambda: next((each.group for each in site.admin(clients.producers()) if "sender" in each.group), None),
+        lambda: next((group for group in site.admin(clients.producers()) if "sender" in group), None),
         seconds=SOON_S,
         what="the producer's heartbeat",
     )
@@ -292,7 +292,7 @@ def test_java_broker_reports_its_version_options_and_replication(site):
     else:
         status = site.admin(brokers.ha_status())
         assert (status.is_master, status.ha_connection_info) == (True, [])
-        assert status.master_commit_log_max_offset >= runtime.commit_log_max_offset
+        assert status.max_offset >= runtime.commit_log_max_offset
 
 
 def test_java_broker_acknowledges_a_message_of_the_probe_and_creates_no_topic(site):
