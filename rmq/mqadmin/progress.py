@@ -67,13 +67,16 @@ async def consume_stats(admin: Admin, group: str, topic: str | None = None, clus
 async def consumers_of(admin: Admin, group: str, address: str | None = None) -> GroupConnections:
     """Return the consumers of a group that are connected to a broker; raises CommandFailed if there are none."""
     if address is None:
-        brokers = (await admin.route(f"{RETRY}{group}")).broker_datas
-        # mqadmin takes any of them.
-        address = next(iter(addresses_in(brokers)), None)
+        address = await retry_address(admin, group)
     found = GroupConnections() if address is None else await admin.call(address, consumers_view(group))
     if not found.clients:
         raise UnknownName("Not found the consumer group connection")
     return found
+
+
+async def retry_address(admin: Admin, group: str) -> str | None:
+    """Return the address of a broker that has a group's retry topic; mqadmin takes any of them."""
+    return next(iter(addresses_in((await admin.route(f"{RETRY}{group}")).broker_datas)), None)
 
 
 async def _route_of(admin: Admin, group: str, topic: str | None, cluster: str | None) -> TopicRouteData:
@@ -153,8 +156,7 @@ async def _holders(admin: Admin, group: str) -> dict[MessageQueue, str]:
     holders: dict[MessageQueue, str] = {}
     try:
         consumers = await consumers_of(admin, group)
-        brokers = (await admin.route(f"{RETRY}{group}")).broker_datas
-        address = next(iter(addresses_in(brokers)), "")
+        address = await retry_address(admin, group) or ""
         for client in consumers.clients:
             running = await admin.call(address, running_view(group, client.client_id, with_stacks=False))
             holders |= dict.fromkeys(by_queue(running.mq_table), client.client_id.split("@")[0])

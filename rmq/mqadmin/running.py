@@ -13,11 +13,11 @@ from remoting.admin.message_queues import by_queue
 from remoting.clock import SystemClock
 from remoting.protocol.shapes.broker_clients import RunningConsumerView, RunningQueueView
 from rmq.failures import CommandFailed
-from rmq.mqadmin.admin import RETRY, Admin, addresses_in, command
+from rmq.mqadmin.admin import Admin, command
 from rmq.mqadmin.java.hash_order import concurrent_order
 from rmq.mqadmin.java.options import CommandLine, switch, value
 from rmq.mqadmin.java.texts import java_format, java_text, version_text
-from rmq.mqadmin.progress import consumers_of
+from rmq.mqadmin.progress import consumers_of, retry_address
 
 _START: Final = "PROP_CONSUMER_START_TIMESTAMP"
 _UNIX_MS: Final = re.compile(r"\d{1,18}", re.ASCII)
@@ -62,8 +62,7 @@ async def _consumer_status(admin: Admin, line: CommandLine) -> None:
 
 
 async def _running(admin: Admin, group: str, client_id: str, *, with_stacks: bool) -> RunningConsumerView:
-    brokers = (await admin.route(f"{RETRY}{group}")).broker_datas
-    address = next(iter(addresses_in(brokers)), "")
+    address = await retry_address(admin, group) or ""
     return await admin.call(address, running_view(group, client_id, with_stacks=with_stacks))
 
 
