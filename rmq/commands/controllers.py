@@ -1,6 +1,7 @@
 """`rmq controller`: who leads, broker sets, elections; `elect` and `clean` as mqadmin sends them."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import ClassVar, Final, Literal
 
 import click
@@ -24,7 +25,6 @@ from rmq.output.formats import RowKey, row_of, row_type, rows_of
 from rmq.site.changes import SiteChange
 from rmq.site.http_api import ApiRequest, call, controllers
 from rmq.site.site import Answered, Site, check_complete
-from serving.shapes.controller import ElectionListing, ElectionView
 
 #: As many as a controller keeps.
 _ELECTIONS_MAX: Final = 1_000
@@ -118,13 +118,13 @@ def _replica_rows(name: str, found: ReportedBrokerSet) -> list[ReplicaRow]:
     ]
 
 
-#: An election, or several in a row that ended alike. `advice` says what to start where there is no master.
-ElectionRow = row_type(
-    ElectionView,
-    *("unix_ms", "broker_name", "result", "old_master", "new_master", "master_epoch", "times", "cause", "reason"),
-    *("advice", "force"),
-    key=("unix_ms", "broker_name"),
-)
+@cache
+def _election_row() -> type[msgspec.Struct]:
+    """Return the type of rows about elections, or several in a row that ended alike."""
+    from serving.shapes.controller import ElectionView  # noqa: PLC0415  # 6 ms, and the other commands do without
+
+    shown = ("unix_ms", "broker_name", "result", "old_master", "new_master", "master_epoch", "times", "cause", "reason")
+    return row_type(ElectionView, *shown, "advice", "force", key=("unix_ms", "broker_name"))
 
 
 @click.command("elections", cls=ListCommand)
@@ -136,12 +136,14 @@ async def list_elections(session: OperatorSession, broker: str | None) -> None:
     Where nobody was elected, advice says what to start, and force what forces a master at the cost of messages.
     """
     parameters = {"limit": str(_ELECTIONS_MAX)} | ({"prefix": broker} if broker is not None else {})
+    from serving.shapes.controller import ElectionListing  # noqa: PLC0415  # as above
+
     settings = session.site.settings
     page = await call(settings, controllers(settings), ApiRequest("/v1/elections", ElectionListing, parameters))
     rows = [each for each in page.elections if broker in (None, each.broker_name)]
     if broker is not None and not rows:
         await stored_set(session.site, broker)
-    session.show(rows_of(ElectionRow, rows), ElectionRow)
+    session.show(rows_of(_election_row(), rows), _election_row())
 
 
 @click.command("elect", cls=ChangeCommand)
