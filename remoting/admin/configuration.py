@@ -27,7 +27,7 @@ _CODES: Final[Mapping[ServerKind, tuple[int, int]]] = {
 def server_config(server: ServerKind, proposed: Options = _NOTHING) -> AdminRequest[Options]:
     """Request all options of a server: 26 of a broker, 319 of a NameServer, 1010 of a controller.
 
-    Source: docs/protocol/broker-admin.md 26, namesrv.md 2.21, controller.md 1.11.
+    Source: docs/protocol/broker-admin.md 26, docs/protocol/namesrv.md 2.21, docs/protocol/controller.md 1.11.
     """
     return AdminRequest(command(_CODES[server][0], body=_text(proposed)), _read_options)
 
@@ -35,8 +35,8 @@ def server_config(server: ServerKind, proposed: Options = _NOTHING) -> AdminRequ
 def update_config(server: ServerKind, options: Options) -> AdminRequest[None]:
     """Change options of a server while it runs (25, 318, 1009); one that its release does not have is ignored.
 
-    Raises Refused with code 16 for one that may not be changed. Source: docs/protocol/broker-admin.md 35, namesrv.md
-    2.20, controller.md 1.11.
+    Raises Refused with code 16 for one that may not be changed.
+    Source: docs/protocol/broker-admin.md 35, docs/protocol/namesrv.md 2.20, docs/protocol/controller.md 1.11.
     """
     return AdminRequest(command(_CODES[server][1], body=_text(options)), read_nothing)
 
