@@ -141,7 +141,7 @@ bench-switchovers: $(VENV)/.run
 bench-resizes: $(VENV)/.run
 	$(BIN)/python benchmarks/resizes.py
 
-## bench-offset-readings: what readings of 100 brokers take, into benchmarks/CONTROLLER.md; about six minutes
+## bench-offset-readings: what readings of 100 brokers take, into benchmarks/CONTROLLER.md; about eight minutes
 bench-offset-readings: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_readings.py
 

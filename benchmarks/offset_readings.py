@@ -1,6 +1,6 @@
 """Readings of many brokers' offsets: what they take of a core and of memory, and what their files take of a day.
 
-    python benchmarks/offset_readings.py                     (ten minutes, into benchmarks/CONTROLLER.md)
+    python benchmarks/offset_readings.py                     (eight minutes, into benchmarks/CONTROLLER.md)
     python benchmarks/offset_readings.py --seconds 10        (prints only)
 
 A process of its own plays the masters and a replica of each, at ports of their own on loopback; another one reads them

@@ -16,8 +16,8 @@ _FILE: Final = re.compile(
     r"(?<![\w/.{<*\[-])(?:remoting|serving|console|history|namesrv|controller|offsets|store|analytics|role_agent|rmq|dashboards|docs|tests|helm|benchmarks|demo)"
     r"/[\w.-]*\w(?:/[\w.-]*\w)*(?![\w{*…])"
 )
-#: Documents that speak of today's code; the changelog and results of measurements speak of their day.
-_OF_TODAY: Final = [path for path in files(".md") if path.name != "CHANGELOG.md" and path.parent != ROOT / "benchmarks"]
+#: Documents that speak of today's code; results of measurements speak of their day.
+_OF_TODAY: Final = [path for path in files(".md") if path.parent != ROOT / "benchmarks"]
 #: Made by those who follow the document, or served under that name by a running server.
 _MADE: Final = re.compile(
     r"test_topic_count\.py|/aNN_name|test_aNN_name|^(?:namesrv|controller|history)/(?:v1|[a-z]+\.(?:conf|properties|json|mark))"
@@ -32,27 +32,11 @@ def test_files_that_a_document_names_exist(document: Path) -> None:
     assert sorted(name for name in named if not any((root / name).exists() for root in roots)) == []
 
 
-#: A file of tests by its base name, of which there is one.
-_TEST_FILE: Final = re.compile(r"`(test_\w+\.py)`")
-
-
-@pytest.mark.parametrize("page", ["offsets.md", "queue-locks.md"])
-def test_tests_that_show_what_has_to_hold_exist(page: str) -> None:
-    named = set(_TEST_FILE.findall((ROOT / "docs" / "protocol" / page).read_text()))
-    existing = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
-
-    assert named
-    assert sorted(named - existing) == []
-
-
 #: `historyBytesMax`, `broker_failed`, `rocketmq_controller_role`.
 _NAME: Final = re.compile(r"`([a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+|[a-z0-9]+(?:_[a-z0-9]+)+)`")
 _AFFIXES: Final = re.compile(
     r"^rocketmq_(?:(?:namesrv|controller|history|role_agent|offset_manager)_)?|(?:_total|_bucket|_count|_sum)$"
 )
-
-#: A row of names that have changed: kind, before, now.
-_RENAMED: Final = re.compile(r"^\| [^|]+ \| [^|]+ (?=\| [^|]+ \|$)", re.MULTILINE)
 
 #: Properties of brokers, commands of mqadmin, metrics of etcd.
 _OF_OTHERS: Final = frozenset(
@@ -68,12 +52,9 @@ def words() -> set[str]:
     return _OF_OTHERS.union(events, *(re.findall(r"\w+", path.read_text()) for path in sources))
 
 
-@pytest.mark.parametrize("document", [*_OF_TODAY, ROOT / "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", _OF_TODAY, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_that_a_document_uses_are_in_the_code(document: Path, words: set[str]) -> None:
-    text = document.read_text()
-    if document.name == "CHANGELOG.md":
-        text = _RENAMED.sub("", text)
-    named = set(_NAME.findall(text))
+    named = set(_NAME.findall(document.read_text()))
 
     assert sorted(name for name in named if name not in words and _AFFIXES.sub("", name) not in words) == []
 

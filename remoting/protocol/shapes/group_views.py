@@ -2,7 +2,7 @@
 
 Answers whole, as an operator's tool prints them: what the shapes for rules leave out is in these. Numbers that an older
 release does not write are 0, as in Java's objects, unless that would say something else. Source:
-docs/protocol/broker-admin.md 10 to 40.
+docs/protocol/broker-admin.md 10 to 39.
 """
 
 import msgspec
