@@ -150,8 +150,8 @@ class MasterReader:
 
     The end of the log is read before the offsets and after them, by the same process: a broker that started again in
     between has another memory. Brokers before 5.0 and those of DLedger report the end by 28 alone. A broker that is no
-    master by its own answer, or has another name, is not read: addresses are taken over, and a demoted master answers on
-    from a table that it copies by now.
+    master by its own answer, or has another name, is not read: addresses are taken over, and a demoted master still
+    answers from a table that it copies.
     """
 
     def __init__(self, admin: AdminClient, clock: Clock, master: SetMaster) -> None:

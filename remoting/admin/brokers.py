@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, reading
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import BrokerRequestCode, RequestCode
@@ -16,10 +14,8 @@ from remoting.protocol.shapes.broker_views import (
     BrokerStatsView,
     EpochsView,
     HaStatusView,
-    TopicStatsView,
 )
-from remoting.protocol.shapes.integers import Int64
-from remoting.protocol.shapes.namesrv import KvTable, TopicHeader
+from remoting.protocol.shapes.namesrv import KvTable
 
 #: The option of which `has_all_ack` reads the value.
 ALL_ACK: Final = "allAckInSyncStateSet"
@@ -57,43 +53,6 @@ class BrokerRuntime:
     send_queue_wait_ms: int | None = None
     #: How long the append that is under way has held the log.
     page_cache_lock_ms: int | None = None
-
-
-class HaReplica(msgspec.Struct, frozen=True, kw_only=True):
-    """A slave as its master sees it."""
-
-    #: Of its connection, not the address of the broker.
-    address: str | None = msgspec.field(name="addr", default=None)
-    ack_offset: Int64 | None = msgspec.field(name="slaveAckOffset", default=None)
-    behind_bytes: Int64 | None = msgspec.field(name="diff", default=None)
-    is_in_sync: bool | None = msgspec.field(name="inSync", default=None)
-
-
-class _HaClient(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The slave's side in an answer to GET_BROKER_HA_STATUS (907)."""
-
-    master_addr: str | None = None
-    max_offset: Int64 | None = None
-
-
-class _HaStatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 907."""
-
-    master: bool
-    master_commit_log_max_offset: Int64 | None = None
-    ha_connection_info: tuple[HaReplica, ...] = ()
-    ha_client_runtime_info: _HaClient | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HaStatus:
-    is_master: bool
-    #: Where its log ends.
-    max_offset: int | None
-    #: Of a master: those that are connected.
-    replicas: tuple[HaReplica, ...]
-    #: Of a slave: where it replicates from.
-    master_address: str | None
 
 
 def broker_runtime() -> AdminRequest[BrokerRuntime]:
@@ -139,12 +98,12 @@ def has_all_ack(options: Mapping[str, str]) -> bool:
     return options.get(ALL_ACK, "").strip().lower() == "true"
 
 
-def ha_status() -> AdminRequest[HaStatus]:
+def ha_status() -> AdminRequest[HaStatusView]:
     """Request the replication of a broker (907, 5.0+); raises Refused with code 1 where DLedger replicates.
 
     Source: docs/protocol/broker-admin.md 27.
     """
-    return AdminRequest(command(BrokerRequestCode.GET_BROKER_HA_STATUS), _read_ha_status)
+    return AdminRequest(command(BrokerRequestCode.GET_BROKER_HA_STATUS), reading(HaStatusView))
 
 
 def _read_runtime(answer: RemotingCommand) -> BrokerRuntime:
@@ -181,30 +140,6 @@ def _first_number(text: str) -> float | None:
         return float(text.split(maxsplit=1)[0])
     except (IndexError, ValueError):
         return None
-
-
-def _read_ha_status(answer: RemotingCommand) -> HaStatus:
-    body = decode_broker_body(_HaStatusBody, answer.body)
-    slave = body.ha_client_runtime_info
-    if body.master or slave is None:
-        return HaStatus(
-            is_master=body.master,
-            max_offset=body.master_commit_log_max_offset,
-            replicas=body.ha_connection_info,
-            master_address=None,
-        )
-    return HaStatus(is_master=False, max_offset=slave.max_offset, replicas=(), master_address=slave.master_addr)
-
-
-def topic_stats_view(topic: str) -> AdminRequest[TopicStatsView]:
-    """Request where the queues of a topic begin and end (202). Source: docs/protocol/broker-admin.md 7."""
-    request = command(BrokerRequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic))
-    return AdminRequest(request, reading(TopicStatsView))
-
-
-def ha_view() -> AdminRequest[HaStatusView]:
-    """Request the replication of a broker (907, 5.0+). Source: docs/protocol/broker-admin.md 27."""
-    return AdminRequest(command(BrokerRequestCode.GET_BROKER_HA_STATUS), reading(HaStatusView))
 
 
 def epochs_view() -> AdminRequest[EpochsView]:

@@ -4,18 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from remoting.admin.admin_request import AdminRequest, check_body_bytes, command, decode_broker_body
+from remoting.admin.admin_request import AdminRequest, check_body_bytes, command, decode_broker_body, reading
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.broker_clients import (
     AllProducersBody,
-    ConsumerRunningInfoBody,
     ConsumerRunningInfoHeader,
-    PopProcessQueueBody,
-    ProcessQueueBody,
+    PoppedQueueView,
+    ProducerInfoBody,
+    RunningConsumerView,
     RunningProperties,
+    RunningQueueView,
 )
 
 #: The longest answer of a client that is read: some 10,000 queues. Whoever sends heartbeats to a broker can answer.
@@ -45,21 +46,12 @@ class HeldQueue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PopQueue:
-    """A queue that a consumer pops from; a queue id of -1 is all queues of a broker set."""
-
-    messages_to_acknowledge: int | None
-    is_dropped: bool | None
-    #: Unix ms by the client's clock; None for never.
-    last_pop_unix_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunningConsumer:
     """What one consumer does now, over all topics and brokers."""
 
     queues: Mapping[MessageQueue, HeldQueue]
-    pop_queues: Mapping[MessageQueue, PopQueue]
+    #: A queue id of -1 is all queues of a broker set.
+    pop_queues: Mapping[MessageQueue, PoppedQueueView]
     topics: frozenset[str]
     is_orderly: bool | None
     #: CONSUME_PASSIVELY of push consumers, CONSUME_ACTIVELY of pull consumers, CONSUME_POP.
@@ -68,20 +60,6 @@ class RunningConsumer:
     client_version: str | None
     #: Unix ms by the client's clock.
     started_unix_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerClient:
-    """One producer that is connected to a broker; which topics it writes to is not known."""
-
-    group: str
-    client_id: str
-    #: Of its connection, "host:port" with a slash before it.
-    remote_address: str | None
-    #: Ordinal of its release (docs/protocol/remoting.md 7).
-    version: int | None
-    #: Its last heartbeat, Unix ms by the broker's clock.
-    last_update_unix_ms: int | None
 
 
 def running_consumer(group: str, client_id: str) -> AdminRequest[RunningConsumer]:
@@ -95,21 +73,22 @@ def running_consumer(group: str, client_id: str) -> AdminRequest[RunningConsumer
     return AdminRequest(command(BrokerRequestCode.GET_CONSUMER_RUNNING_INFO, header), _read_running)
 
 
-def producers() -> AdminRequest[tuple[ProducerClient, ...]]:
-    """Request the producers that are connected to this broker (328, 4.9.4+); they send heartbeats only to masters.
+def producers() -> AdminRequest[Mapping[str, list[ProducerInfoBody]]]:
+    """Request the producers that are connected to this broker (328, 4.9.4+), by group; heartbeats go only to masters.
 
-    Source: docs/protocol/broker-admin.md 19.
+    Which topics they write to is not known. Source: docs/protocol/broker-admin.md 19.
     """
-    return AdminRequest(command(BrokerRequestCode.GET_ALL_PRODUCER_INFO), _read_producers)
+    request = command(BrokerRequestCode.GET_ALL_PRODUCER_INFO)
+    return AdminRequest(request, reading(AllProducersBody)).mapped(lambda found: found.data)
 
 
 def _read_running(answer: RemotingCommand) -> RunningConsumer:
     check_body_bytes(answer.body, RUNNING_BYTES_MAX)
-    body = decode_broker_body(ConsumerRunningInfoBody, answer.body)
+    body = decode_broker_body(RunningConsumerView, answer.body)
     properties = decode_fields(RunningProperties, body.properties)
     return RunningConsumer(
         queues={queue: _held(each) for queue, each in by_queue(body.mq_table).items()},
-        pop_queues={queue: _popped(each) for queue, each in by_queue(body.mq_pop_table).items()},
+        pop_queues=by_queue(body.mq_pop_table),
         topics=frozenset(each.topic for each in body.subscription_set if each.topic is not None),
         is_orderly=properties.is_orderly,
         consume_type=properties.consume_type,
@@ -118,13 +97,13 @@ def _read_running(answer: RemotingCommand) -> RunningConsumer:
     )
 
 
-def _held(body: ProcessQueueBody) -> HeldQueue:
+def _held(body: RunningQueueView) -> HeldQueue:
     return HeldQueue(
         commit_offset=body.commit_offset if body.commit_offset is not None and body.commit_offset >= 0 else None,
         cached_messages=body.cached_msg_count,
         messages_in_work=body.transaction_msg_count,
         is_locked=body.locked,
-        is_dropped=body.droped,
+        is_dropped=body.is_dropped,
         last_lock_unix_ms=_time(body.last_lock_timestamp),
         last_pull_unix_ms=_time(body.last_pull_timestamp),
         last_consume_unix_ms=_time(body.last_consume_timestamp),
@@ -132,31 +111,6 @@ def _held(body: ProcessQueueBody) -> HeldQueue:
     )
 
 
-def _popped(body: PopProcessQueueBody) -> PopQueue:
-    return PopQueue(
-        messages_to_acknowledge=body.wait_ack_count,
-        is_dropped=body.droped,
-        last_pop_unix_ms=_time(body.last_pop_timestamp),
-    )
-
-
 def _time(unix_ms: int | None) -> int | None:
     """Return a time; clients write 0 for never."""
     return unix_ms if unix_ms is not None and unix_ms > 0 else None
-
-
-def _read_producers(answer: RemotingCommand) -> tuple[ProducerClient, ...]:
-    groups = decode_broker_body(AllProducersBody, answer.body).data
-    return tuple(
-        ProducerClient(
-            group=group,
-            client_id=each.client_id,
-            remote_address=each.remote_ip,
-            version=each.version,
-            last_update_unix_ms=_time(each.last_update_timestamp),
-        )
-        for group, each in sorted(
-            ((group, each) for group, found in groups.items() for each in found),
-            key=lambda pair: (pair[0], pair[1].client_id),
-        )
-    )

@@ -6,7 +6,7 @@ to answer if they would refuse those, and servers of Java do not look at them.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from remoting.admin.admin_request import AdminRequest, command, read_nothing
 from remoting.protocol.codes import BrokerRequestCode, RequestCode
@@ -14,46 +14,31 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.properties import file_text
 
 Options = Mapping[str, str]
+ServerKind = Literal["broker", "namesrv", "controller"]
 _NOTHING: Final[Options] = MappingProxyType({})
+#: What reads the options of a server, and what changes them.
+_CODES: Final[Mapping[ServerKind, tuple[int, int]]] = {
+    "broker": (RequestCode.GET_BROKER_CONFIG, BrokerRequestCode.UPDATE_BROKER_CONFIG),
+    "namesrv": (RequestCode.GET_NAMESRV_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG),
+    "controller": (RequestCode.GET_CONTROLLER_CONFIG, RequestCode.UPDATE_CONTROLLER_CONFIG),
+}
 
 
-def broker_config(proposed: Options = _NOTHING) -> AdminRequest[Options]:
-    """Request all options of a broker (26). Source: docs/protocol/broker-admin.md 26."""
-    return AdminRequest(command(RequestCode.GET_BROKER_CONFIG, body=_text(proposed)), _read_options)
+def server_config(server: ServerKind, proposed: Options = _NOTHING) -> AdminRequest[Options]:
+    """Request all options of a server: 26 of a broker, 319 of a NameServer, 1010 of a controller.
 
-
-def namesrv_config(proposed: Options = _NOTHING) -> AdminRequest[Options]:
-    """Request all options of a NameServer (319). Source: docs/protocol/namesrv.md 2.21."""
-    return AdminRequest(command(RequestCode.GET_NAMESRV_CONFIG, body=_text(proposed)), _read_options)
-
-
-def controller_config(proposed: Options = _NOTHING) -> AdminRequest[Options]:
-    """Request all options of a controller (1010). Source: docs/protocol/controller.md 1.11."""
-    return AdminRequest(command(RequestCode.GET_CONTROLLER_CONFIG, body=_text(proposed)), _read_options)
-
-
-def update_broker_config(options: Mapping[str, str]) -> AdminRequest[None]:
-    """Change options of a broker while it runs (25); one that its release does not have is ignored.
-
-    Raises Refused with code 16 for one that may not be changed. Source: docs/protocol/broker-admin.md 35.
+    Source: docs/protocol/broker-admin.md 26, docs/protocol/namesrv.md 2.21, docs/protocol/controller.md 1.11.
     """
-    return AdminRequest(command(BrokerRequestCode.UPDATE_BROKER_CONFIG, body=_text(options)), read_nothing)
+    return AdminRequest(command(_CODES[server][0], body=_text(proposed)), _read_options)
 
 
-def update_namesrv_config(options: Mapping[str, str]) -> AdminRequest[None]:
-    """Change options of a NameServer while it runs (318); as `update_broker_config`.
+def update_config(server: ServerKind, options: Options) -> AdminRequest[None]:
+    """Change options of a server while it runs (25, 318, 1009); one that its release does not have is ignored.
 
-    Source: docs/protocol/namesrv.md 2.20.
+    Raises Refused with code 16 for one that may not be changed.
+    Source: docs/protocol/broker-admin.md 35, docs/protocol/namesrv.md 2.20, docs/protocol/controller.md 1.11.
     """
-    return AdminRequest(command(RequestCode.UPDATE_NAMESRV_CONFIG, body=_text(options)), read_nothing)
-
-
-def update_controller_config(options: Mapping[str, str]) -> AdminRequest[None]:
-    """Change options of a controller while it runs (1009); as `update_broker_config`.
-
-    Source: docs/protocol/controller.md 1.11.
-    """
-    return AdminRequest(command(RequestCode.UPDATE_CONTROLLER_CONFIG, body=_text(options)), read_nothing)
+    return AdminRequest(command(_CODES[server][1], body=_text(options)), read_nothing)
 
 
 def _text(options: Mapping[str, str]) -> bytes:

@@ -11,7 +11,6 @@ from remoting.admin.admin_request import AdminRequest, command, decode_broker_bo
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.controller import (
     CleanBrokerDataHeader,
     ElectMasterBody,
@@ -74,11 +73,10 @@ class ReportedBrokerSet:
         return any(each.broker_id == self.master_broker_id for each in self.alive)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectedMaster:
-    broker_id: int
-    address: str
-    master_epoch: int
+class ElectionAnswer(NamedTuple):
+    header: MasterHeader
+    #: By broker id; None if the answer has none.
+    addresses: Mapping[int, str] | None
 
 
 def controller_metadata() -> AdminRequest[ReportedMetadata]:
@@ -99,14 +97,14 @@ def broker_sets_of(broker_names: Sequence[str] = ()) -> AdminRequest[Mapping[str
     return AdminRequest(command(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, header, body=names), _read_sets)
 
 
-def elect_master(cluster: str, broker_name: str, broker_id: int) -> AdminRequest[ElectedMaster]:
+def elect_master(cluster: str, broker_name: str, broker_id: int) -> AdminRequest[ElectionAnswer]:
     """Make a broker the master of its set (1002), at the leader, as mqadmin does: only if it is alive and allowed.
 
     Raises Refused: 2011 where the master stays, 2012 where the broker cannot be elected, 2010 for an unknown set.
     Source: docs/protocol/controller.md 1.6.
     """
     header = ElectMasterHeader(cluster_name=cluster, broker_name=broker_name, broker_id=broker_id, designate_elect=True)
-    return AdminRequest(command(RequestCode.CONTROLLER_ELECT_MASTER, header), _read_elected)
+    return AdminRequest(command(RequestCode.CONTROLLER_ELECT_MASTER, header), _read_election)
 
 
 def clean_broker_data(
@@ -152,35 +150,16 @@ def _replica(body: InSyncReplica, *, is_in_sync: bool) -> ReportedReplica:
     )
 
 
-def _read_elected(answer: RemotingCommand) -> ElectedMaster:
-    header = decode_fields(MasterHeader, answer.ext_fields)
-    if header.master_broker_id is None or header.master_address is None or header.master_epoch is None:
-        raise BodyError(f"the response names no master: {dict(answer.ext_fields or {})}")
-    return ElectedMaster(
-        broker_id=header.master_broker_id, address=header.master_address, master_epoch=header.master_epoch
-    )
-
-
-class ElectionAnswer(NamedTuple):
-    header: MasterHeader
-    #: By broker id; None if the answer has none.
-    addresses: Mapping[int, str] | None
-
-
 def sync_state_view(broker_names: list[str]) -> AdminRequest[SyncStateData]:
     """Request broker sets by their names (1006), from the leader. Source: docs/protocol/controller.md 1.9."""
     request = command(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=msgspec.json.encode(broker_names))
     return AdminRequest(request, reading(SyncStateData))
 
 
-def election(cluster: str, broker_name: str, broker_id: int) -> AdminRequest[ElectionAnswer]:
-    """Make a broker the master of its set (1002), at the leader, as `controllers.elect_master`."""
-    header = ElectMasterHeader(cluster_name=cluster, broker_name=broker_name, broker_id=broker_id, designate_elect=True)
-    return AdminRequest(command(RequestCode.CONTROLLER_ELECT_MASTER, header), _read_election)
-
-
 def _read_election(answer: RemotingCommand) -> ElectionAnswer:
     header = decode_fields(MasterHeader, answer.ext_fields)
+    if not answer.body:
+        return ElectionAnswer(header, None)
     body = decode_broker_body(ElectMasterBody, answer.body)
     # Java's controller has the group in a field of its own; ours has its fields beside it as well.
     addresses = body.broker_addrs or (body.broker_member_group and body.broker_member_group.broker_addrs)

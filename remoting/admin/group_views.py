@@ -9,28 +9,24 @@ from typing import Final
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, readable_rows, reading
+from remoting.admin.groups import ConsumeStatsBody, GroupConnections
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.shapes.broker_admin import ConsumeStatsHeader
 from remoting.protocol.shapes.broker_clients import (
-    AllProducersBody,
     AllSubscriptionGroups,
     ConsumerGroupHeader,
     ConsumerRunningInfoHeader,
     GroupListBody,
+    RunningConsumerView,
 )
 from remoting.protocol.shapes.group_views import (
     BrokerGroupStatsHeader,
-    BrokerGroupStatsView,
-    ConsumersView,
-    GroupStatsView,
     ProducerGroupHeader,
-    ProducersView,
     RequestModeBody,
-    RunningConsumerView,
     SubscriptionGroupView,
 )
+from remoting.protocol.shapes.integers import Int64
 from remoting.protocol.shapes.namesrv import TopicHeader
 from remoting.protocol.shapes.stored_messages import ResetByTimeHeader, ResetOffsetsBody
 
@@ -47,42 +43,38 @@ def groups_view(topic: str) -> AdminRequest[list[str]]:
     return AdminRequest(request, reading(GroupListBody)).mapped(lambda found: found.group_list)
 
 
-def group_stats_view(group: str, topic: str | None = None) -> AdminRequest[GroupStatsView]:
-    """Request how far a group is (208), as `groups.lag_of_group`. Source: docs/protocol/broker-admin.md 10."""
-    header = ConsumeStatsHeader(consumer_group=group, topic=topic)
-    return AdminRequest(command(BrokerRequestCode.GET_CONSUME_STATS, header), reading(GroupStatsView))
+class BrokerGroupStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 317: for each group one map with the group alone."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStatsBody]]] = []
+    total_diff: Int64 = 0
 
 
-def broker_group_stats(*, only_orderly: bool) -> AdminRequest[BrokerGroupStatsView]:
+def broker_group_stats(*, only_orderly: bool) -> AdminRequest[BrokerGroupStats]:
     """Request how far all groups of a broker are (317), or only those with ordered topics: megabytes.
 
     Source: docs/protocol/broker-admin.md 39.
     """
     request = command(BrokerRequestCode.GET_BROKER_CONSUME_STATS, BrokerGroupStatsHeader(is_order=only_orderly))
-    return AdminRequest(request, reading(BrokerGroupStatsView))
+    return AdminRequest(request, reading(BrokerGroupStats))
 
 
-def consumers_view(group: str) -> AdminRequest[ConsumersView]:
+def consumers_view(group: str) -> AdminRequest[GroupConnections]:
     """Request the consumers of a group at this broker (203); raises Refused with code 206 if there are none.
 
     Source: docs/protocol/broker-admin.md 18.
     """
     request = command(BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(consumer_group=group))
-    return AdminRequest(request, reading(ConsumersView))
+    return AdminRequest(request, reading(GroupConnections))
 
 
-def producers_view(group: str) -> AdminRequest[ProducersView]:
+def producers_view(group: str) -> AdminRequest[GroupConnections]:
     """Request the producers of a group at this broker (204); raises Refused with code 1 if there are none.
 
     Source: docs/protocol/broker-admin.md 19.
     """
     request = command(BrokerRequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupHeader(producer_group=group))
-    return AdminRequest(request, reading(ProducersView))
-
-
-def all_producers_view() -> AdminRequest[AllProducersBody]:
-    """Request all producers of this broker (328, 4.9.4+). Source: docs/protocol/broker-admin.md 19."""
-    return AdminRequest(command(BrokerRequestCode.GET_ALL_PRODUCER_INFO), reading(AllProducersBody))
+    return AdminRequest(request, reading(GroupConnections))
 
 
 def running_view(group: str, client_id: str, *, with_stacks: bool) -> AdminRequest[RunningConsumerView]:

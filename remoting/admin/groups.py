@@ -36,8 +36,6 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     #: None before 5.0.
     consume_timeout_minutes: Int32 | None = msgspec.field(name="consumeTimeoutMinute", default=None)
     attributes: dict[str, str] = {}
-    #: All of its settings, as the broker wrote them: what `update_group` sends to another broker.
-    text: bytes = b""
 
 
 class GroupClient(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -66,6 +64,7 @@ class GroupConnections(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     consume_type: str | None = None
     #: CLUSTERING or BROADCASTING.
     message_model: str | None = None
+    consume_from_where: str | None = None
     #: By topic, the group's retry topic included.
     subscriptions: dict[str, TopicSubscription] = msgspec.field(name="subscriptionTable", default_factory=dict)
 
@@ -90,8 +89,8 @@ class QueueLag(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.last_timestamp if self.last_timestamp and self.last_timestamp > 0 else None
 
 
-class _ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to GET_CONSUME_STATS (208); the keys are queues."""
+class ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to GET_CONSUME_STATS (208), and part of that to 317; the keys are queues."""
 
     consume_tps: float | None = None
     offset_table: dict[str, QueueLag]
@@ -147,9 +146,7 @@ def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
 
     def read(answer: RemotingCommand) -> GroupDefinition | None:
         text = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table.get(group)
-        if text is None:
-            return None
-        return structs.replace(decode_broker_body(GroupDefinition, bytes(text)), text=bytes(text))
+        return None if text is None else decode_broker_body(GroupDefinition, bytes(text))
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
 
@@ -161,15 +158,6 @@ def configured_groups() -> AdminRequest[frozenset[str]]:
         return frozenset(decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table)
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
-
-
-def update_group(definition: GroupDefinition) -> AdminRequest[None]:
-    """Create a group with the settings that another broker has, or replace its own (200); only for masters.
-
-    Source: docs/protocol/broker-admin.md 22.
-    """
-    request = command(BrokerRequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=definition.text)
-    return AdminRequest(request, read_nothing)
 
 
 def create_group(settings: NewSubscriptionGroup) -> AdminRequest[None]:
@@ -201,5 +189,5 @@ def _read_connections(answer: RemotingCommand) -> GroupConnections:
 
 
 def _read_progress(answer: RemotingCommand) -> ConsumeStats:
-    body = decode_broker_body(_ConsumeStatsBody, answer.body)
+    body = decode_broker_body(ConsumeStatsBody, answer.body)
     return ConsumeStats(queues=by_queue(body.offset_table), consume_tps=body.consume_tps)

@@ -9,6 +9,7 @@ from remoting.admin.admin_request import AdminRequest, command, decode_broker_bo
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.namesrv import (
     AddedWritePermHeader,
     BrokerNameHeader,
@@ -69,8 +70,11 @@ def kv_value(namespace: str, key: str) -> AdminRequest[str | None]:
     """Request the value of a KV entry (101); None if there is none. Source: docs/protocol/namesrv.md 2.2."""
     request = command(RequestCode.GET_KV_CONFIG, KvConfigHeader(namespace=namespace, key=key))
 
-    def read(answer: RemotingCommand) -> str | None:
-        return decode_fields(KvConfigHeader, answer.ext_fields).value
+    def read(answer: RemotingCommand) -> str:
+        value = decode_fields(KvConfigHeader, answer.ext_fields).value
+        if value is None:
+            raise BodyError("the response has no value")
+        return value
 
     return AdminRequest(request, read, {ResponseCode.QUERY_NOT_FOUND: None})
 

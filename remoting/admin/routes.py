@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, reading
-from remoting.protocol.codec import decode_fields
-from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, reading
+from remoting.admin.name_servers import delete_kv, kv_value, put_kv
+from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 from remoting.protocol.shapes.namesrv import (
     ORDER_TOPIC_CONFIG,
     ClusterInfo,
     ClusterInfoHeader,
     GetRouteInfoRequestHeader,
-    KvConfigHeader,
     TopicList,
 )
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
@@ -129,30 +127,18 @@ def topic_owners() -> AdminRequest[frozenset[str]]:
 
 
 def order_conf(topic: str) -> AdminRequest[str | None]:
-    """Request the order configuration of a topic (101), `broker-a:4;broker-b:4`; None if it has none.
-
-    Source: docs/protocol/namesrv.md 2.2.
-    """
-    request = command(RequestCode.GET_KV_CONFIG, KvConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic))
-    return AdminRequest(request, _read_value, {ResponseCode.QUERY_NOT_FOUND: None})
+    """Request the order configuration of a topic (101), `broker-a:4;broker-b:4`; None if it has none."""
+    return kv_value(ORDER_TOPIC_CONFIG, topic)
 
 
 def put_order_conf(topic: str, text: str) -> AdminRequest[None]:
-    """Set the order configuration of a topic (100), at one NameServer: each has its own.
-
-    Source: docs/protocol/namesrv.md 2.1.
-    """
-    header = KvConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic, value=text)
-    return AdminRequest(command(RequestCode.PUT_KV_CONFIG, header), read_nothing)
+    """Set the order configuration of a topic (100), at one NameServer: each has its own."""
+    return put_kv(ORDER_TOPIC_CONFIG, topic, text)
 
 
 def delete_order_conf(topic: str) -> AdminRequest[None]:
-    """Remove the order configuration of a topic (102), at one NameServer; it may have none.
-
-    Source: docs/protocol/namesrv.md 2.3.
-    """
-    request = command(RequestCode.DELETE_KV_CONFIG, KvConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic))
-    return AdminRequest(request, read_nothing)
+    """Remove the order configuration of a topic (102), at one NameServer; it may have none."""
+    return delete_kv(ORDER_TOPIC_CONFIG, topic)
 
 
 def _read_route(answer: RemotingCommand) -> TopicRoute:
@@ -183,13 +169,6 @@ def _away_set(body: AwayBrokerSet) -> AwaySet:
 
 def _broker_set(body: BrokerData) -> RoutedBrokerSet:
     return RoutedBrokerSet(cluster=body.cluster, broker_name=body.broker_name, addresses=body.broker_addrs)
-
-
-def _read_value(answer: RemotingCommand) -> str:
-    value = decode_fields(KvConfigHeader, answer.ext_fields).value
-    if value is None:
-        raise BodyError("the response has no value")
-    return value
 
 
 def route_view(topic: str) -> AdminRequest[TopicRouteData]:

@@ -4,7 +4,6 @@ A change replaces the whole configuration: read it, change one field, send all (
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -16,11 +15,9 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.broker_admin import (
     SINGLE_TAG,
     AllTopicConfigs,
-    QueueOffsetsBody,
-    TopicStatsTable,
     UpdateTopicHeader,
 )
-from remoting.protocol.shapes.integers import Int32
+from remoting.protocol.shapes.integers import Int32, Int64
 from remoting.protocol.shapes.namesrv import TopicHeader
 
 _ADDS: Final = "+"
@@ -43,14 +40,26 @@ class TopicDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     attributes: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOffsets:
+class QueueOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: The next offset to be written. Messages count once they are in the consume queue.
-    max_offset: int
+    max_offset: Int64
     #: The first that can be read; None if the broker cannot read it.
-    min_offset: int | None
+    min_offset: Int64 | None = None
     #: When the last message was stored, Unix ms by the broker's clock; None for an empty or unreadable queue.
-    last_stored_unix_ms: int | None
+    last_stored_unix_ms: Int64 | None = msgspec.field(name="lastUpdateTimestamp", default=None)
+
+    def __post_init__(self) -> None:
+        # Brokers write -1 for what they cannot read, and 0 for no message.
+        if self.min_offset is not None and self.min_offset < 0:
+            msgspec.structs.force_setattr(self, "min_offset", None)
+        if self.last_stored_unix_ms is not None and self.last_stored_unix_ms <= 0:
+            msgspec.structs.force_setattr(self, "last_stored_unix_ms", None)
+
+
+class _TopicStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to GET_TOPIC_STATS_INFO (202); the keys are queues."""
+
+    offset_table: dict[str, QueueOffsets]
 
 
 def topic_definition(topic: str) -> AdminRequest[TopicDefinition | None]:
@@ -143,15 +152,4 @@ def _attributes_text(changes: Mapping[str, str | None]) -> str | None:
 
 
 def _read_queue_offsets(answer: RemotingCommand) -> dict[MessageQueue, QueueOffsets]:
-    table = by_queue(decode_broker_body(TopicStatsTable, answer.body).offset_table)
-    return {queue: _queue_offsets(body) for queue, body in table.items()}
-
-
-def _queue_offsets(body: QueueOffsetsBody) -> QueueOffsets:
-    stored_ms = body.last_update_timestamp
-    is_readable = body.min_offset is not None and body.min_offset >= 0
-    return QueueOffsets(
-        max_offset=body.max_offset,
-        min_offset=body.min_offset if is_readable else None,
-        last_stored_unix_ms=stored_ms if stored_ms is not None and stored_ms > 0 else None,
-    )
+    return by_queue(decode_broker_body(_TopicStatsBody, answer.body).offset_table)

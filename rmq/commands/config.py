@@ -3,14 +3,13 @@
 A server of Java takes an option that it does not have with success and ignores it, so what is set is read again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, get_args
 
 import click
 import msgspec
 
-from remoting.admin import configuration
-from remoting.admin.admin_request import AdminRequest
+from remoting.admin.configuration import Options, ServerKind, server_config, update_config
 from rmq.cli.options import ChangeCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.completion import broker_names, cluster_names
@@ -19,20 +18,6 @@ from rmq.site.brokers import Gap, check_gaps, gap_names, gaps_in, members_at, me
 from rmq.site.changes import SiteChange
 from rmq.site.site import Answered, check_complete
 
-ServerKind = Literal["broker", "namesrv", "controller"]
-Options = Mapping[str, str]
-
-
-class _Requests(NamedTuple):
-    read: Callable[..., AdminRequest[Options]]
-    update: Callable[[Options], AdminRequest[None]]
-
-
-_REQUESTS: Final[Mapping[str, _Requests]] = {
-    "broker": _Requests(configuration.broker_config, configuration.update_broker_config),
-    "namesrv": _Requests(configuration.namesrv_config, configuration.update_namesrv_config),
-    "controller": _Requests(configuration.controller_config, configuration.update_controller_config),
-}
 #: Values of options with these in their names are never shown; the servers mask by the same ones.
 SECRET_WORDS: Final = ("accesskey", "authenticationuser", "credential", "pass", "pwd", "secret", "token")
 #: How names of options end that hold no secret, but say where it is.
@@ -46,7 +31,7 @@ class OptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     value: str
 
 
-_SERVER: Final = click.argument("server", type=click.Choice(tuple(_REQUESTS)))
+_SERVER: Final = click.argument("server", type=click.Choice(get_args(ServerKind)))
 _AT: Final = click.option(
     "--at", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="a broker set, or the server at an address"
 )
@@ -69,7 +54,7 @@ async def get_config(
     A broker needs --at or --cluster; NameServers and controllers are all those of the site without --at.
     """
     addresses, gaps = await _places(session, server, at, cluster)
-    answers = await session.site.answers(addresses, _REQUESTS[server].read())
+    answers = await session.site.answers(addresses, server_config(server))
     tables = {each.address: each.result for each in answers if each.error is None}
     _check_known(names, tables)
     rows = [
@@ -95,19 +80,18 @@ async def set_config(
 ) -> None:
     """Change options of running servers (requests 25, 318, 1009), which store them, and read them again."""
     wanted = _assigned(assignments)
-    requests = _REQUESTS[server]
     addresses, gaps = await _places(session, server, at, cluster)
-    before = await session.site.answers(addresses, requests.read())
+    before = await session.site.answers(addresses, server_config(server))
     check_complete(before, "servers")
     tables = {each.address: each.result for each in before}
     _check_known(tuple(wanted), tables)
-    request = requests.update(wanted)
+    request = update_config(server, wanted)
     changes = [
         SiteChange(
             address,
             ", ".join(_change(name, tables[address].get(name, ""), wanted[name]) for name in wanted),
             request,
-            requests.read(wanted),
+            server_config(server, wanted),
         )
         for address in tables
     ]
@@ -120,7 +104,7 @@ async def set_config(
     question = f"Set {', '.join(wanted)} at {', '.join(tables)}?{not_reached(gaps)}"
     await session.change([changes], question, black_listed)
     if not session.is_dry_run:
-        _check_taken(wanted, await session.site.answers(tables, requests.read()))
+        _check_taken(wanted, await session.site.answers(tables, server_config(server)))
     check_gaps(gaps, "not set there: set it again once all are back")
 
 

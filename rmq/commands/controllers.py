@@ -1,25 +1,27 @@
 """`rmq controller`: who leads, broker sets, elections; `elect` and `clean` as mqadmin sends them."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import ClassVar, Final, Literal
 
 import click
 import msgspec
 
-from remoting.admin.configuration import controller_config
+from remoting.admin.configuration import server_config
 from remoting.admin.controllers import (
-    ElectedMaster,
+    ElectionAnswer,
     ReportedBrokerSet,
     ReportedMetadata,
     clean_broker_data,
     controller_metadata,
     elect_master,
 )
+from remoting.protocol.errors import BodyError
 from rmq.cli.options import ChangeCommand, ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.completion import broker_names, cluster_names
 from rmq.failures import UnknownName, WrongUse, sentence_of, unknown_sentence
-from rmq.output.formats import RowKey, row_of
+from rmq.output.formats import RowKey, row_of, row_type, rows_of
 from rmq.site.changes import SiteChange
 from rmq.site.http_api import ApiRequest, call, controllers
 from rmq.site.site import Answered, Site, check_complete
@@ -116,28 +118,13 @@ def _replica_rows(name: str, found: ReportedBrokerSet) -> list[ReplicaRow]:
     ]
 
 
-class ElectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One election, or several in a row that ended alike, as our controllers answer it by HTTP."""
+@cache
+def _election_row() -> type[msgspec.Struct]:
+    """Return the type of rows about elections, or several in a row that ended alike."""
+    from serving.shapes.controller import ElectionView  # noqa: PLC0415  # 6 ms, and the other commands do without
 
-    row_key: ClassVar[RowKey] = ("unix_ms", "broker_name")
-
-    unix_ms: int
-    broker_name: str
-    result: str
-    old_master: int | None
-    new_master: int | None
-    master_epoch: int
-    times: int = 1
-    cause: str
-    reason: str
-    #: What to start, where there is no master; blank from older controllers.
-    advice: str = ""
-    #: Command that forces a master, and what it needs.
-    force: str = ""
-
-
-class ElectionPage(msgspec.Struct, frozen=True, kw_only=True):
-    elections: list[ElectionRow]
+    shown = ("unix_ms", "broker_name", "result", "old_master", "new_master", "master_epoch", "times", "cause", "reason")
+    return row_type(ElectionView, *shown, "advice", "force", key=("unix_ms", "broker_name"))
 
 
 @click.command("elections", cls=ListCommand)
@@ -149,12 +136,14 @@ async def list_elections(session: OperatorSession, broker: str | None) -> None:
     Where nobody was elected, advice says what to start, and force what forces a master at the cost of messages.
     """
     parameters = {"limit": str(_ELECTIONS_MAX)} | ({"prefix": broker} if broker is not None else {})
+    from serving.shapes.controller import ElectionListing  # noqa: PLC0415  # as above
+
     settings = session.site.settings
-    page = await call(settings, controllers(settings), ApiRequest("/v1/elections", ElectionPage, parameters))
+    page = await call(settings, controllers(settings), ApiRequest("/v1/elections", ElectionListing, parameters))
     rows = [each for each in page.elections if broker in (None, each.broker_name)]
     if broker is not None and not rows:
         await stored_set(session.site, broker)
-    session.show(rows, ElectionRow)
+    session.show(rows_of(_election_row(), rows), _election_row())
 
 
 @click.command("elect", cls=ChangeCommand)
@@ -171,7 +160,7 @@ async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: 
     leader, found = await stored_set(session.site, broker)
     _check_member(broker, found, broker_id)
     cluster = cluster or await _cluster_of(session.site, broker, found)
-    request = elect_master(cluster, broker, broker_id).mapped(_elected_text)
+    request = elect_master(cluster, broker, broker_id).mapped(elected_text)
     change = SiteChange(leader, f"elect broker {broker_id} of {broker}", request, controller_metadata())
     refusals = await _no_election(session.site, leader, found, broker_id) if session.is_dry_run else ()
     now = f"broker {found.master_broker_id} now" if found.master_broker_id is not None else "nobody now"
@@ -238,7 +227,7 @@ async def _no_election(site: Site, leader: str, found: ReportedBrokerSet, broker
         return [f"broker {broker_id} is not alive"]
     if found.master_broker_id == broker_id:
         return [f"broker {broker_id} is the master already"]
-    if wanted.is_in_sync or (await site.call(leader, controller_config())).get(_UNCLEAN) == "true":
+    if wanted.is_in_sync or (await site.call(leader, server_config("controller"))).get(_UNCLEAN) == "true":
         return []
     return [f"broker {broker_id} is not in the SyncStateSet, and {_UNCLEAN} is false"]
 
@@ -255,5 +244,9 @@ def _no_cleaning(found: ReportedBrokerSet, broker_ids: Sequence[int], *, cleans_
         yield "only those have all messages, and no other one could lead: remove the whole set, or elect one first"
 
 
-def _elected_text(elected: ElectedMaster) -> str:
-    return f"master is broker {elected.broker_id} at {elected.address}, master epoch {elected.master_epoch}"
+def elected_text(elected: ElectionAnswer) -> str:
+    """Return who leads now; raises BodyError where the answer does not say it."""
+    master = elected.header
+    if None in (master.master_broker_id, master.master_address, master.master_epoch):
+        raise BodyError("the response names no master")
+    return f"master is broker {master.master_broker_id} at {master.master_address}, master epoch {master.master_epoch}"

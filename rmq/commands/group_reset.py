@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.configuration import broker_config
+from remoting.admin.configuration import server_config
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import GroupTopicName, offsets_of_groups
 from remoting.admin.offsets import (
@@ -216,7 +216,7 @@ async def plan_reset(
 
 async def _ways(site: Site, wanted: WantedReset, found: Sequence[BrokerPlace]) -> list[ResetWay]:
     addresses = [each.address for each in found]
-    options = [await site.call(address, broker_config()) for address in addresses]
+    options = [await site.call(address, server_config("broker")) for address in addresses]
     connections = await connections_at(site, addresses, wanted.group)
     for each in connections:
         if each.error is not None:

@@ -51,14 +51,8 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> dat
 
 
 _FROM: Final = click.option("--from", "first", metavar="TIME", callback=_time, help="an hour before --to")
-
-
 _TO: Final = click.option("--to", "last", metavar="TIME", callback=_time, help="UTC, 2026-11-21T20:00:00 (now)")
-
-
 _AT: Final = click.option("--at", metavar="TIME", callback=_time, help="UTC, 2026-11-21T20:00:00 (now)")
-
-
 _DIFF: Final = click.option(
     "--diff", "other", metavar="TIME", callback=_time, help="show what was different at this time"
 )

@@ -255,7 +255,7 @@ async def list_operations(session: OperatorSession) -> None:
 @click.command("lag", cls=SiteCommand)
 @click.argument("group", shell_complete=group_names)
 @click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only in this topic")
-@click.option("--cluster", metavar="NAME", default="DefaultCluster", show_default=True, shell_complete=cluster_names)
+@_CLUSTER
 @click.option("--namespace", metavar="NAME", default="", help="of the manager's own offsets")
 @with_session
 async def show_lag(session: OperatorSession, group: str, topic: str | None, cluster: str, namespace: str) -> None:

@@ -3,25 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from namesrv.core.role_addresses.rules import RoleAddressRule
 from remoting.protocol.addresses import split_address
 from serving.config.service_sets import ServiceSet
 
-
-class KnownBroker(msgspec.Struct, frozen=True, rename="camel"):
-    """One broker of a set, as `/v1/roles` shows it."""
-
-    broker_id: int
-    address: str
-
-
-class KnownSet(msgspec.Struct, frozen=True, rename="camel"):
-    """One broker set, as `/v1/roles` shows it."""
-
-    broker_name: str
-    roles: list[KnownBroker]
+#: By the name of a broker set, the addresses of its brokers by their ids.
+KnownSets = Mapping[str, Mapping[int, str]]
 
 
 class MasterFrontend(NamedTuple):
@@ -50,9 +37,7 @@ class NotConfigurable(Exception):
     """Rules and broker sets do not fit; the text says what to do."""
 
 
-def frontends_of(
-    rules: Iterable[RoleAddressRule], known: Mapping[str, KnownSet], hosts: Sequence[str] = ()
-) -> Frontends:
+def frontends_of(rules: Iterable[RoleAddressRule], known: KnownSets, hosts: Sequence[str] = ()) -> Frontends:
     """Return what serves the addresses of the rules at these hosts, at all of them without any.
 
     Raises NotConfigurable for a set that no controller knows, and if there is nothing to serve.
@@ -71,10 +56,10 @@ def frontends_of(
         raise NotConfigurable(f"no rule gives an address{at}: there is nothing to serve")
     return Frontends(
         masters=tuple(
-            MasterFrontend(name, tuple(addresses), _brokers(known[name])) for name, addresses in sorted(masters.items())
+            MasterFrontend(name, tuple(addresses), known[name]) for name, addresses in sorted(masters.items())
         ),
         slaves=tuple(
-            SlaveFrontend(name, broker_id, tuple(addresses), _slave(known[name], broker_id))
+            SlaveFrontend(name, broker_id, tuple(addresses), _slave(known, name, broker_id))
             for (name, broker_id), addresses in sorted(slaves.items())
         ),
     )
@@ -101,8 +86,8 @@ def _is_at(address: str, hosts: Sequence[str]) -> bool:
     return not hosts or (found is not None and found[0] in hosts)
 
 
-def _check_known(names: Iterable[str], known: Mapping[str, KnownSet]) -> None:
-    missing = sorted(name for name in names if name not in known or not known[name].roles)
+def _check_known(names: Iterable[str], known: KnownSets) -> None:
+    missing = sorted(name for name in names if not known.get(name))
     if missing:
         raise NotConfigurable(
             f"the controllers know no broker of {', '.join(missing)}: start the brokers in controller mode first, or "
@@ -110,15 +95,11 @@ def _check_known(names: Iterable[str], known: Mapping[str, KnownSet]) -> None:
         )
 
 
-def _brokers(known: KnownSet) -> dict[int, str]:
-    return {each.broker_id: each.address for each in sorted(known.roles, key=lambda each: each.broker_id)}
-
-
-def _slave(known: KnownSet, broker_id: int) -> str:
-    brokers = _brokers(known)
+def _slave(known: KnownSets, name: str, broker_id: int) -> str:
+    brokers = known[name]
     if broker_id not in brokers:
         raise NotConfigurable(
-            f"{known.broker_name} has no broker {broker_id}, for which a rule gives an address; its ids are "
+            f"{name} has no broker {broker_id}, for which a rule gives an address; its ids are "
             f"{', '.join(map(str, brokers))}"
         )
     return brokers[broker_id]

@@ -6,7 +6,7 @@ name and address of it is checked before it is written anywhere.
 
 import http.client
 import urllib.parse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from remoting.clock import SystemClock
 from remoting.protocol.addresses import is_address, is_name
 from remoting.transport.http_exchange import HttpMessage, connection_to, exchange
-from rmq.haproxy_config.frontends import KnownSet, NotConfigurable
+from rmq.haproxy_config.frontends import KnownSets, NotConfigurable
+from serving.shapes.controller import RoleListing, SetRolesView
 
 #: How long one page, and all pages of a controller, may take.
 TIMEOUT_S: Final = 3.0
@@ -27,13 +28,7 @@ _OK: Final = 200
 _SHOWN: Final = 100
 
 
-class _Page(msgspec.Struct, frozen=True, rename="camel"):
-    is_leader: bool
-    broker_sets: list[KnownSet]
-    next_cursor: str | None
-
-
-def known_sets(controllers: Iterable[str]) -> dict[str, KnownSet]:
+def known_sets(controllers: Iterable[str]) -> KnownSets:
     """Return all broker sets by name, from the first of these URLs whose controller leads.
 
     Raises NotConfigurable if none does.
@@ -47,21 +42,22 @@ def known_sets(controllers: Iterable[str]) -> dict[str, KnownSet]:
     raise NotConfigurable("no controller that leads was reached: " + "; ".join(problems))
 
 
-def _sets_of(url: str) -> dict[str, KnownSet]:
-    found: dict[str, KnownSet] = {}
+def _sets_of(url: str) -> KnownSets:
+    found: dict[str, Mapping[int, str]] = {}
     for page in _pages(url):
         if not page.is_leader:
             raise NotConfigurable(f"{url} does not lead")
         known = len(found)
         for broker_set in page.broker_sets:
             _check(url, broker_set)
-            found[broker_set.broker_name] = broker_set
+            brokers = sorted((broker.broker_id, broker.address) for broker in broker_set.roles)
+            found[broker_set.broker_name] = dict(brokers)
         if page.next_cursor is not None and len(found) == known:
             raise NotConfigurable(f"{url} does not answer as a controller: a page has no set that is new")
     return found
 
 
-def _check(url: str, broker_set: KnownSet) -> None:
+def _check(url: str, broker_set: SetRolesView) -> None:
     name = broker_set.broker_name
     wrong = [] if is_name(name) else [name]
     wrong += [broker.address for broker in broker_set.roles if not is_address(broker.address)]
@@ -69,7 +65,7 @@ def _check(url: str, broker_set: KnownSet) -> None:
         raise NotConfigurable(f"{url} does not answer as a controller: {wrong[0][:_SHOWN]!r} is no name or address")
 
 
-def _pages(url: str) -> Iterator[_Page]:
+def _pages(url: str) -> Iterator[RoleListing]:
     clock, room = SystemClock(), ANSWER_BYTES_MAX
     ends_ms = clock.now_ms() + ALL_PAGES_S * 1000
     cursor: str | None = ""
@@ -80,7 +76,7 @@ def _pages(url: str) -> Iterator[_Page]:
         body = _answer(url, cursor, min(TIMEOUT_S, left_s), room)
         room -= len(body)
         try:
-            page = msgspec.json.decode(body, type=_Page)
+            page = msgspec.json.decode(body, type=RoleListing)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise NotConfigurable(f"{url} does not answer as a controller: {error}") from None
         yield page

@@ -13,9 +13,9 @@ from remoting.admin.brokers import (
     clean_unused_topics,
     delete_expired_commit_logs,
     epochs_view,
-    ha_view,
+    ha_status,
 )
-from remoting.admin.configuration import update_broker_config
+from remoting.admin.configuration import update_config
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.broker_views import HaClientView, HaStatusView
@@ -235,7 +235,7 @@ async def _update_broker_config(admin: Admin, line: CommandLine) -> None:
     key, text = line.needed("k"), line.needed("v")
     if key == _PERMISSION and text not in _PERMISSIONS:
         raise WrongUse(f"{_PERMISSION} value: {text} is invalid.")
-    request = update_broker_config({key: text})
+    request = update_config("broker", {key: text})
     done = "update broker config success, %s%n"
     if not await admin.at_broker_or_cluster(line, request, done, slaves_too=line.has("a")):
         admin.print_usage()
@@ -289,19 +289,19 @@ async def _ha_status(admin: Admin, line: CommandLine) -> None:
             admin.print_usage()
             return
         for each in [address] if address is not None else await admin.masters_of(cluster or ""):
-            _print_replication(admin, each, await admin.call(each, ha_view()))
+            _print_replication(admin, each, await admin.call(each, ha_status()))
 
     await admin.repeatedly(line, once)
 
 
 def _print_replication(admin: Admin, address: str, found: HaStatusView) -> None:
-    if not found.master:
+    if not found.is_master:
         _print_slave(admin, found.ha_client_runtime_info)
         return
     admin.printf(
         "%n#MasterAddr\t%s%n#MasterCommitLogMaxOffset\t%d%n#SlaveNum\t%d%n#InSyncSlaveNum\t%d%n",
         address,
-        found.master_commit_log_max_offset,
+        found.max_offset or 0,
         len(found.ha_connection_info),
         found.in_sync_slave_nums,
     )

@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import UNSET
 
-from remoting.admin.configuration import update_controller_config
-from remoting.admin.controllers import clean_broker_data, controller_metadata, election, sync_state_view
+from remoting.admin.configuration import update_config
+from remoting.admin.controllers import clean_broker_data, controller_metadata, elect_master, sync_state_view
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import InSyncReplica, ReplicasInfo
 from rmq.failures import NotReachable, WrongUse
@@ -101,7 +101,7 @@ def _print_replica(admin: Admin, kind: str, replica: InSyncReplica) -> None:
 )
 async def _elect_master(admin: Admin, line: CommandLine) -> None:
     cluster, broker = line.needed("c"), line.needed("bn")
-    request = election(cluster, broker, long_integer(line, "b", 0))
+    request = elect_master(cluster, broker, long_integer(line, "b", 0))
     elected = await admin.call(await leader_of(admin, line.needed("a")), request)
     admin.printf("%n#ClusterName\t%s%n#BrokerName\t%s", cluster, broker)
     admin.printf("%n#BrokerMasterAddr\t%s", elected.header.master_address)
@@ -161,5 +161,5 @@ async def _get_controller_config(admin: Admin, line: CommandLine) -> None:
 )
 async def _update_controller_config(admin: Admin, line: CommandLine) -> None:
     key, text, servers = line.needed("k"), line.needed("v"), _servers(line)
-    await admin.at_each(servers, update_controller_config({key: text}))
+    await admin.at_each(servers, update_config("controller", {key: text}))
     admin.printf("update controller config success!%s%n%s : %s%n", f"[{', '.join(servers)}]", key, text)

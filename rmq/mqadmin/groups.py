@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
+from remoting.admin.clients import producers
 from remoting.admin.group_views import (
-    all_producers_view,
     producers_view,
     set_request_mode,
     subscription_groups_view,
@@ -232,15 +232,13 @@ async def _get_consumer_config(admin: Admin, line: CommandLine) -> None:
 async def _consumer_connection(admin: Admin, line: CommandLine) -> None:
     found = await consumers_of(admin, line.needed("g"), line.text("b"))
     admin.print_heads("%-36s %-22s %-10s %s%n", "#ClientId|#ClientAddr|#Language|#Version")
-    for each in found.connection_set:
-        admin.printf(
-            "%-36s %-22s %-10s %s%n", each.client_id, each.client_addr, each.language, version_text(each.version)
-        )
+    for each in found.clients:
+        version = version_text(each.version or 0)
+        admin.printf("%-36s %-22s %-10s %s%n", each.client_id, each.address, each.language, version)
     admin.printf("%nBelow is subscription:%n")
     admin.printf("%-20s %s%n", "#Topic", "#SubExpression")
-    for topic in concurrent_order(found.subscription_table):
-        taken = found.subscription_table[topic]
-        admin.printf("%-20s %s%n", taken.topic, taken.sub_string)
+    for topic in concurrent_order(found.subscriptions):
+        admin.printf("%-20s %s%n", topic, found.subscriptions[topic].expression)
     admin.printf("%nConsumeType: %s%n", found.consume_type)
     admin.printf("MessageModel: %s%n", found.message_model)
     admin.printf("ConsumeFromWhere: %s%n", found.consume_from_where)
@@ -255,7 +253,7 @@ async def _producer_connection(admin: Admin, line: CommandLine) -> None:
     brokers = (await admin.route(line.needed("t"))).broker_datas
     # mqadmin takes any of them.
     address = next(iter(addresses_in(brokers)), None)
-    clients = [] if address is None else (await admin.call(address, producers_view(line.needed("g")))).connection_set
+    clients = [] if address is None else (await admin.call(address, producers_view(line.needed("g")))).clients
     if not clients:
         raise UnknownName("Not found the producer group connection")
     for number, each in enumerate(clients, start=1):
@@ -263,15 +261,15 @@ async def _producer_connection(admin: Admin, line: CommandLine) -> None:
             "%04d  %-32s %-22s %-8s %s%n",
             number,
             each.client_id,
-            each.client_addr,
+            each.address,
             each.language,
-            version_text(each.version),
+            version_text(each.version or 0),
         )
 
 
 @command("producer", value("b", "broker", "broker address", required=True))
 async def _producer(admin: Admin, line: CommandLine) -> None:
-    groups = (await admin.call(line.needed("b"), all_producers_view())).data
+    groups = await admin.call(line.needed("b"), producers())
     for group in string_order(groups):
         if not groups[group]:
             admin.printf("producer group (%s) instances are empty%n", group)

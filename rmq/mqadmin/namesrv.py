@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.configuration import update_namesrv_config
+from remoting.admin.configuration import update_config
 from remoting.admin.name_servers import add_write_perm, delete_kv, put_kv, wipe_write_perm
 from remoting.protocol.codes import RequestCode
 from rmq.failures import CommandFailed
@@ -23,7 +23,7 @@ async def _get_namesrv_config(admin: Admin, _: CommandLine) -> None:
 )
 async def _update_namesrv_config(admin: Admin, line: CommandLine) -> None:
     key, text = line.needed("k"), line.needed("v")
-    await admin.at_each(admin.settings.namesrv, update_namesrv_config({key: text}))
+    await admin.at_each(admin.settings.namesrv, update_config("namesrv", {key: text}))
     given = f"[{', '.join(admin.settings.namesrv)}]" if line.has("n") else ""
     admin.printf("update name server config success!%s%n%s : %s%n", given, key, text)
 

@@ -5,14 +5,14 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from remoting.admin.brokers import topic_stats_view
-from remoting.admin.group_views import group_stats_view, reset_by_time
-from remoting.admin.message_queues import MessageQueue, by_queue
+from remoting.admin.group_views import reset_by_time
+from remoting.admin.groups import QueueLag, progress_of_group
+from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offsets import commit_offset, max_offset, offset_at, reset_offset
+from remoting.admin.topics import queue_offsets
 from remoting.clock import SystemClock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
-from remoting.protocol.shapes.group_views import GroupQueueView
 from rmq.failures import CommandFailed, WrongUse, failure_of
 from rmq.mqadmin.admin import Admin, address_in, command, integer, long_integer, switch_value
 from rmq.mqadmin.java.hash_order import copied_capacity, hash_map_order, queue_hash
@@ -109,21 +109,21 @@ def print_resets(admin: Admin, resets: list[QueueReset], last_title: str) -> Non
 
 async def _queues(
     admin: Admin, address: str, wanted: TimeReset, read_queue_nums: int
-) -> Mapping[MessageQueue, GroupQueueView]:
+) -> Mapping[MessageQueue, QueueLag]:
     """Return how far the group is in the queues of the topic; one that never committed is at their beginnings."""
-    stats = by_queue((await admin.call(address, group_stats_view(wanted.group))).offset_table)
+    stats = (await admin.call(address, progress_of_group(wanted.group))).queues
     found = [queue for queue in hash_map_order(stats, queue_hash) if queue.topic == wanted.topic]
     if found:
         return {queue: stats[queue] for queue in found}
-    ends = by_queue((await admin.call(address, topic_stats_view(wanted.topic))).offset_table)
+    ends = await admin.call(address, queue_offsets(wanted.topic))
     return {
-        queue: GroupQueueView(broker_offset=ends[queue].max_offset, consumer_offset=ends[queue].min_offset)
+        queue: QueueLag(broker_offset=ends[queue].max_offset, consumer_offset=ends[queue].min_offset or 0)
         for queue in sorted(ends)
         if queue.queue_id < read_queue_nums
     }
 
 
-async def _reset(admin: Admin, address: str, wanted: TimeReset, queue: MessageQueue, now: GroupQueueView) -> QueueReset:
+async def _reset(admin: Admin, address: str, wanted: TimeReset, queue: MessageQueue, now: QueueLag) -> QueueReset:
     topic, queue_id = queue.topic, queue.queue_id
     at_end = wanted.unix_ms == END
     request = max_offset(topic, queue_id) if at_end else offset_at(topic, queue_id, wanted.unix_ms)

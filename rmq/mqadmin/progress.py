@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from remoting.admin.brokers import broker_stats
-from remoting.admin.group_views import broker_group_stats, consumers_view, group_stats_view, running_view
+from remoting.admin.group_views import broker_group_stats, consumers_view, running_view
+from remoting.admin.groups import ConsumeStatsBody, GroupConnections, QueueLag, progress_of_group
 from remoting.admin.message_queues import MessageQueue, by_queue
-from remoting.protocol.shapes.broker_clients import BROADCASTING
 from remoting.protocol.shapes.broker_views import BrokerStatsView
-from remoting.protocol.shapes.group_views import ConsumersView, GroupQueueView, GroupStatsView
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from rmq.failures import CommandFailed, UnknownName
 from rmq.mqadmin.admin import DLQ, RETRY, Admin, addresses_in, command, long_integer, switch_value
@@ -36,7 +35,7 @@ _GET: Final = "GROUP_GET_NUMS"
 
 
 class GroupStats(NamedTuple):
-    queues: Mapping[MessageQueue, GroupQueueView]
+    queues: Mapping[MessageQueue, QueueLag]
     tps: float
 
     @property
@@ -50,12 +49,12 @@ async def consume_stats(admin: Admin, group: str, topic: str | None = None, clus
     With a cluster the route may be that of the cluster's own topic, for light queues and the timer.
     """
     route = await _route_of(admin, group, topic, cluster)
-    queues: dict[MessageQueue, GroupQueueView] = {}
+    queues: dict[MessageQueue, QueueLag] = {}
     tps = 0.0
     for address in addresses_in(route.broker_datas):
-        stats = await admin.call(address, group_stats_view(group, topic))
-        queues |= by_queue(stats.offset_table)
-        tps += stats.consume_tps
+        stats = await admin.call(address, progress_of_group(group, topic))
+        queues |= stats.queues
+        tps += stats.consume_tps or 0
     if not cluster:
         # mqadmin reads the route of every topic, and fails for one that has none.
         for each in {queue.topic for queue in queues}:
@@ -65,16 +64,19 @@ async def consume_stats(admin: Admin, group: str, topic: str | None = None, clus
     return GroupStats(queues, tps)
 
 
-async def consumers_of(admin: Admin, group: str, address: str | None = None) -> ConsumersView:
+async def consumers_of(admin: Admin, group: str, address: str | None = None) -> GroupConnections:
     """Return the consumers of a group that are connected to a broker; raises CommandFailed if there are none."""
     if address is None:
-        brokers = (await admin.route(f"{RETRY}{group}")).broker_datas
-        # mqadmin takes any of them.
-        address = next(iter(addresses_in(brokers)), None)
-    found = ConsumersView() if address is None else await admin.call(address, consumers_view(group))
-    if not found.connection_set:
+        address = await retry_address(admin, group)
+    found = GroupConnections() if address is None else await admin.call(address, consumers_view(group))
+    if not found.clients:
         raise UnknownName("Not found the consumer group connection")
     return found
+
+
+async def retry_address(admin: Admin, group: str) -> str | None:
+    """Return the address of a broker that has a group's retry topic; mqadmin takes any of them."""
+    return next(iter(addresses_in((await admin.route(f"{RETRY}{group}")).broker_datas)), None)
 
 
 async def _route_of(admin: Admin, group: str, topic: str | None, cluster: str | None) -> TopicRouteData:
@@ -96,7 +98,7 @@ async def _check_found(admin: Admin, group: str) -> None:
         found = await consumers_of(admin, group)
     except CommandFailed:
         raise UnknownName(_NOTHING_FOUND.format("maybe the consumer not online")) from None
-    if found.message_model == BROADCASTING:
+    if found.is_broadcasting:
         raise CommandFailed(_NOTHING_FOUND.format("the consumer is under the broadcast mode"))
 
 
@@ -144,7 +146,7 @@ def _print_queues(admin: Admin, stats: GroupStats, holders: Mapping[MessageQueue
     admin.printf("Consume Inflight Total: %s%n", sum(known) if len(known) == len(stats.queues) else _UNKNOWN)
 
 
-def _in_flight(queue: GroupQueueView) -> int | None:
+def _in_flight(queue: QueueLag) -> int | None:
     """Return how many messages clients have and did not commit; None of a broker that does not tell."""
     return None if queue.pull_offset is None else queue.pull_offset - queue.consumer_offset
 
@@ -154,12 +156,10 @@ async def _holders(admin: Admin, group: str) -> dict[MessageQueue, str]:
     holders: dict[MessageQueue, str] = {}
     try:
         consumers = await consumers_of(admin, group)
-        brokers = (await admin.route(f"{RETRY}{group}")).broker_datas
-        address = next(iter(addresses_in(brokers)), "")
-        for client in consumers.connection_set:
-            client_id = client.client_id or ""
-            running = await admin.call(address, running_view(group, client_id, with_stacks=False))
-            holders |= dict.fromkeys(by_queue(running.mq_table), client_id.split("@")[0])
+        address = await retry_address(admin, group) or ""
+        for client in consumers.clients:
+            running = await admin.call(address, running_view(group, client.client_id, with_stacks=False))
+            holders |= dict.fromkeys(by_queue(running.mq_table), client.client_id.split("@")[0])
     except CommandFailed:
         pass
     return holders
@@ -175,9 +175,9 @@ async def _list(admin: Admin) -> None:
         _print_group(admin, group, stats, consumers)
 
 
-async def _stats_and_consumers(admin: Admin, group: str) -> tuple[GroupStats, ConsumersView]:
+async def _stats_and_consumers(admin: Admin, group: str) -> tuple[GroupStats, GroupConnections]:
     """Return what there is of a group; as in mqadmin what fails is left blank."""
-    stats, consumers = GroupStats({}, 0.0), ConsumersView()
+    stats, consumers = GroupStats({}, 0.0), GroupConnections()
     with suppress(CommandFailed):
         stats = await consume_stats(admin, group)
     with suppress(CommandFailed):
@@ -185,14 +185,14 @@ async def _stats_and_consumers(admin: Admin, group: str) -> tuple[GroupStats, Co
     return stats, consumers
 
 
-def _print_group(admin: Admin, group: str, stats: GroupStats, consumers: ConsumersView) -> None:
-    count = len(consumers.connection_set)
+def _print_group(admin: Admin, group: str, stats: GroupStats, consumers: GroupConnections) -> None:
+    count = len(consumers.clients)
     kind = "PULL" if consumers.consume_type == _PULL else "PUSH"
     admin.printf(
         "%-64s  %-6d  %-24s %-5s  %-14s  %-7d  %d%n",
         front(group, 64),
         count,
-        version_text(min(each.version for each in consumers.connection_set)) if count else "OFFLINE",
+        version_text(min(each.version or 0 for each in consumers.clients)) if count else "OFFLINE",
         kind if count else "",
         consumers.message_model if count and consumers.consume_type == _PUSH else "",
         int(stats.tps),
@@ -229,13 +229,13 @@ async def _broker_consume_stats(admin: Admin, line: CommandLine) -> None:
     admin.printf("%nDiff Total: %d%n", found.total_diff)
 
 
-def _print_stats(admin: Admin, group: str, stats: Sequence[GroupStatsView], least: int) -> None:
+def _print_stats(admin: Admin, group: str, stats: Sequence[ConsumeStatsBody], least: int) -> None:
     for each in stats:
         queues = by_queue(each.offset_table)
         for queue in sorted(queues):
             found = queues[queue]
             diff = found.broker_offset - found.consumer_offset
-            if diff < least or found.last_timestamp <= 0:
+            if diff < least or (found.last_timestamp or 0) <= 0:
                 continue
             admin.printf(
                 "%-64s  %-64s  %-32s  %-4d  %-20d  %-20d  %-20d  %s%n",
@@ -246,7 +246,7 @@ def _print_stats(admin: Admin, group: str, stats: Sequence[GroupStatsView], leas
                 found.broker_offset,
                 found.consumer_offset,
                 diff,
-                date_text(found.last_timestamp),
+                date_text(found.last_timestamp or 0),
             )
 
 

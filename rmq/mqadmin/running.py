@@ -6,21 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from remoting.admin.group_views import running_view
 from remoting.admin.message_queues import by_queue
 from remoting.clock import SystemClock
-from remoting.protocol.shapes.group_views import RunningConsumerView, RunningQueueView
+from remoting.protocol.shapes.broker_clients import RunningConsumerView, RunningQueueView
 from rmq.failures import CommandFailed
-from rmq.mqadmin.admin import RETRY, Admin, addresses_in, command
+from rmq.mqadmin.admin import Admin, command
 from rmq.mqadmin.java.hash_order import concurrent_order
 from rmq.mqadmin.java.options import CommandLine, switch, value
-from rmq.mqadmin.java.texts import java_format, version_text
-from rmq.mqadmin.progress import consumers_of
+from rmq.mqadmin.java.texts import java_format, java_text, version_text
+from rmq.mqadmin.progress import consumers_of, retry_address
 
 _START: Final = "PROP_CONSUMER_START_TIMESTAMP"
 _UNIX_MS: Final = re.compile(r"\d{1,18}", re.ASCII)
 _TYPE: Final = "PROP_CONSUME_TYPE"
 _ORDERLY: Final = "PROP_CONSUMEORDERLY"
+_TIMES: Final = ("last_lock_timestamp", "last_pull_timestamp", "last_consume_timestamp")
 _PUSH: Final = "CONSUME_PASSIVELY"
 #: A consumer that has run so long has its subscriptions.
 _SETTLED_MS: Final = 2 * 60 * 1000
@@ -45,22 +48,21 @@ async def _consumer_status(admin: Admin, line: CommandLine) -> None:
     unix_ms = SystemClock().unix_ms()
     found: dict[str, RunningConsumerView] = {}
     files: dict[str, str] = {}
-    for client in consumers.connection_set:
-        name = client.client_id or ""
+    for client in consumers.clients:
+        name = client.client_id
         try:
             found[name] = await _running(admin, group, name, with_stacks=with_stacks)
             file = _written(found[name], _file_name(name, files), unix_ms)
         except CommandFailed as failure:
             admin.note_failure(failure)
             continue
-        admin.printf("%-10d %-40s %-20s %s%n", len(found), name, version_text(client.version), file)
+        admin.printf("%-10d %-40s %-20s %s%n", len(found), name, version_text(client.version or 0), file)
     if found:
         _print_summary(admin, found, unix_ms)
 
 
 async def _running(admin: Admin, group: str, client_id: str, *, with_stacks: bool) -> RunningConsumerView:
-    brokers = (await admin.route(f"{RETRY}{group}")).broker_datas
-    address = next(iter(addresses_in(brokers)), "")
+    address = await retry_address(admin, group) or ""
     return await admin.call(address, running_view(group, client_id, with_stacks=with_stacks))
 
 
@@ -129,7 +131,7 @@ def _queues(found: RunningConsumerView) -> Iterator[str]:
     yield java_format("%-64s  %-32s  %-4s  %-20s%n", "#Topic", "#Broker Name", "#QID", "#Consumer Offset")
     for queue in sorted(held):
         place = (queue.topic, queue.broker_name, queue.queue_id)
-        yield java_format("%-32s  %-32s  %-4d  %-20d%n", *place, held[queue].commit_offset)
+        yield java_format("%-32s  %-32s  %-4d  %-20d%n", *place, held[queue].commit_offset or 0)
     yield "\n\n#Consumer MQ Detail#\n"
     yield java_format("%-64s  %-32s  %-4s  %-20s%n", "#Topic", "#Broker Name", "#QID", "#ProcessQueueInfo")
     for queue in sorted(held):
@@ -144,9 +146,9 @@ def _queues(found: RunningConsumerView) -> Iterator[str]:
             queue.topic,
             queue.broker_name,
             queue.queue_id,
-            each.wait_ack_count,
-            each.droped,
-            each.last_pop_timestamp,
+            each.wait_ack_count or 0,
+            each.is_dropped or False,
+            each.last_pop_timestamp or 0,
         )
 
 
@@ -177,26 +179,14 @@ def _rates(found: RunningConsumerView) -> Iterator[str]:
 
 
 def _held_text(found: RunningQueueView) -> str:
-    return java_format(
-        "ProcessQueueInfo [commitOffset=%d, cachedMsgMinOffset=%d, cachedMsgMaxOffset=%d, cachedMsgCount=%d, "
-        "cachedMsgSizeInMiB=%d, transactionMsgMinOffset=%d, transactionMsgMaxOffset=%d, transactionMsgCount=%d, "
-        "locked=%s, tryUnlockTimes=%d, lastLockTimestamp=%s, droped=%s, lastPullTimestamp=%s, "
-        "lastConsumeTimestamp=%s]",
-        found.commit_offset,
-        found.cached_msg_min_offset,
-        found.cached_msg_max_offset,
-        found.cached_msg_count,
-        found.cached_msg_size_in_mi_b,
-        found.transaction_msg_min_offset,
-        found.transaction_msg_max_offset,
-        found.transaction_msg_count,
-        found.locked,
-        found.try_unlock_times,
-        _short_time(found.last_lock_timestamp),
-        found.droped,
-        _short_time(found.last_pull_timestamp),
-        _short_time(found.last_consume_timestamp),
-    )
+    """Return `ProcessQueueInfo.toString`."""
+    texts = []
+    for field in msgspec.structs.fields(RunningQueueView):
+        value = getattr(found, field.name)
+        is_switch = field.encode_name in ("locked", "droped")
+        text = java_text(bool(value)) if is_switch else str(value or 0)
+        texts.append(f"{field.encode_name}={_short_time(value or 0) if field.name in _TIMES else text}")
+    return f"ProcessQueueInfo [{', '.join(texts)}]"
 
 
 def _short_time(unix_ms: int) -> str:
@@ -240,13 +230,13 @@ def stuck_queues_text(client_id: str, found: RunningConsumerView, unix_ms: int) 
 
 def _lock_trouble(found: RunningQueueView, unix_ms: int) -> str:
     if not found.locked:
-        return f"can't lock for a while, {unix_ms - found.last_lock_timestamp}ms"
-    if found.droped and found.try_unlock_times > 0:
+        return f"can't lock for a while, {unix_ms - (found.last_lock_timestamp or 0)}ms"
+    if found.is_dropped and (found.try_unlock_times or 0) > 0:
         return f"unlock {found.try_unlock_times} times, still failed"
     return ""
 
 
 def _delay(found: RunningQueueView, unix_ms: int) -> str:
-    late_ms = unix_ms - found.last_consume_timestamp
-    is_late = late_ms > _BLOCKED_MS and found.cached_msg_count > 0
+    late_ms = unix_ms - (found.last_consume_timestamp or 0)
+    is_late = late_ms > _BLOCKED_MS and (found.cached_msg_count or 0) > 0
     return f"can't consume for a while, maybe blocked, {late_ms}ms" if is_late else ""

@@ -6,11 +6,10 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.brokers import topic_stats_view
-from remoting.admin.message_queues import MessageQueue, by_queue
+from remoting.admin.message_queues import MessageQueue
 from remoting.admin.name_servers import delete_topic_route
 from remoting.admin.routes import cluster_view, delete_order_conf, order_conf, put_order_conf
-from remoting.admin.topics import TopicDefinition, delete_topic, update_topic
+from remoting.admin.topics import TopicDefinition, delete_topic, queue_offsets, update_topic
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from remoting.protocol.shapes.route import (
     MASTER_ID,
@@ -389,8 +388,8 @@ async def _topic_status(admin: Admin, line: CommandLine) -> None:
     # With -c the route is that of the topic which every broker of a cluster has under the cluster's name.
     route = await admin.route(topic if cluster is None else cluster)
     addresses = addresses_in(route.broker_datas)
-    stats = [await admin.call(address, topic_stats_view(topic)) for address in addresses]
-    queues = {queue: each for found in stats for queue, each in by_queue(found.offset_table).items()}
+    stats = [await admin.call(address, queue_offsets(topic)) for address in addresses]
+    queues = {queue: each for found in stats for queue, each in found.items()}
     if not queues and cluster is None:
         raise CommandFailed("Not found the topic stats info")
     admin.print_heads("%-32s  %-4s  %-20s  %-20s    %s%n", "#Broker Name|#QID|#Min Offset|#Max Offset|#Last Updated")
@@ -400,9 +399,9 @@ async def _topic_status(admin: Admin, line: CommandLine) -> None:
             "%-32s  %-4d  %-20d  %-20d    %s%n",
             front(queue.broker_name, 32),
             queue.queue_id,
-            found.min_offset,
+            found.min_offset or 0,
             found.max_offset,
-            time_text(found.last_update_timestamp) if found.last_update_timestamp > 0 else "",
+            "" if found.last_stored_unix_ms is None else time_text(found.last_stored_unix_ms),
         )
     # mqadmin never adds up what brokers report here.
     admin.printf("%nTopic Put TPS: %s%n", 0.0)

@@ -58,11 +58,12 @@ class OutputColumn(msgspec.Struct, frozen=True):
     is_time: bool
 
 
-def row_type(shape: type[msgspec.Struct], *names: str) -> type[msgspec.Struct]:
-    """Return the type of rows that show these fields of an answer, in this order."""
+def row_type(shape: type[msgspec.Struct], *names: str, key: RowKey | None = None) -> type[msgspec.Struct]:
+    """Return the type of rows that show these fields of an answer, in this order, with the `row_key` of --watch."""
     fields = {field.name: field for field in msgspec.structs.fields(shape)}
     shown = [(name, fields[name].type, msgspec.field(name=fields[name].encode_name)) for name in names]
-    return msgspec.defstruct(f"{shape.__name__}Row", shown, frozen=True, kw_only=True)
+    namespace = {"row_key": key}
+    return msgspec.defstruct(f"{shape.__name__}Row", shown, namespace=namespace, frozen=True, kw_only=True)
 
 
 def row_of(kind: type[Row], found: object, /, **more: Any) -> Row:

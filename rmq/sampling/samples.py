@@ -38,14 +38,6 @@ class GroupProgress(NamedTuple):
     consumer_offset: int
 
 
-class GroupMembers(NamedTuple):
-    """The members of a group that are connected to a broker."""
-
-    client_ids: frozenset[str] = frozenset()
-    #: Each member gets every message and keeps its own offsets; those of the broker are meaningless.
-    is_broadcasting: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetResponse:
     master: Master
@@ -57,7 +49,7 @@ class SetResponse:
 
 
 #: Address of a broker, group -> its members there, as far as the broker answered.
-MembersByBroker = Mapping[tuple[str, str], GroupMembers]
+MembersByBroker = Mapping[tuple[str, str], GroupConnections]
 
 
 class OffsetSample(NamedTuple):
@@ -129,7 +121,7 @@ def _of_group(sample: OffsetSample, answers: Iterable[SetResponse], members: Mem
     return sample._replace(
         max_offset=sum(each.broker_offset for each in offsets),
         consumer_offset=None if is_broadcasting else sum(each.consumer_offset for each in offsets),
-        consumers=len(frozenset().union(*(each.client_ids for each in there))) if there else None,
+        consumers=len({client.client_id for each in there for client in each.clients}) if there else None,
     )
 
 
@@ -165,9 +157,9 @@ def progress_of(group: str, topic: str) -> AdminRequest[GroupProgress | None]:
     return lag_of_group(group, topic).mapped(_progress_in)
 
 
-def members_of(group: str) -> AdminRequest[GroupMembers]:
+def members_of(group: str) -> AdminRequest[GroupConnections]:
     """Request of a broker (203) who of a group is connected."""
-    return connections_of_group(group).mapped(_members_in)
+    return connections_of_group(group).mapped(lambda found: found or GroupConnections())
 
 
 def _progress_in(queues: Mapping[MessageQueue, QueueLag]) -> GroupProgress | None:
@@ -177,12 +169,6 @@ def _progress_in(queues: Mapping[MessageQueue, QueueLag]) -> GroupProgress | Non
         sum(max(queue.broker_offset, 0) for queue in queues.values()),
         sum(max(queue.consumer_offset, 0) for queue in queues.values()),
     )
-
-
-def _members_in(connections: GroupConnections | None) -> GroupMembers:
-    if connections is None:
-        return GroupMembers()
-    return GroupMembers(frozenset(each.client_id for each in connections.clients), connections.is_broadcasting)
 
 
 class Subject(NamedTuple):

@@ -10,7 +10,7 @@ import msgspec
 from history.columns import SAMPLER
 from history.recorder import RecorderIdentity
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.groups import groups_of_topic
+from remoting.admin.groups import GroupConnections, groups_of_topic
 from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
@@ -23,7 +23,6 @@ from rmq.sampling.samples import (
     TOPIC,
     FailureChanges,
     FailureTracker,
-    GroupMembers,
     GroupProgress,
     Master,
     MembersByBroker,
@@ -132,7 +131,7 @@ class Round:
         results = await all_results(self._query_broker([topic], address, progress_of(group, topic)) for group in groups)
         return {group: each for group, each in zip(groups, results, strict=True) if each is not None}
 
-    async def _members(self, address: str, group: str, topics: Collection[str]) -> GroupMembers | None:
+    async def _members(self, address: str, group: str, topics: Collection[str]) -> GroupConnections | None:
         return await self._query_broker(topics, address, members_of(group))
 
     async def _query_broker(self, topics: Collection[str], address: str, wanted: AdminRequest[Found]) -> Found | None:

@@ -290,14 +290,6 @@ def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, m
     assert (ran.code, "without this command: rmq scaling show op-7" in ran.err) == (1, True), ran
 
 
-def test_elections_of_a_controller_of_an_older_release_are_listed_without_advice(rmq, peer):
-    election = {"unixMs": 5, "brokerName": "broker-a", "result": "no_master_elected", "oldMaster": 1, "newMaster": None}
-    listed = {"elections": [election | {"masterEpoch": 2, "cause": "broker 1 failed", "reason": "nobody can lead"}]}
-    (row,) = rmq.items("controller", "elections", "--controller-http", peer(200, listed).url)
-
-    assert (row["reason"], row["advice"], row["times"]) == ("nobody can lead", "", 1)
-
-
 def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
     verifies = RESIZE | {"phase": "VERIFY", "phaseSinceUnixMs": 5}
     steps = [

@@ -10,8 +10,7 @@ import msgspec
 
 from controller.scaling.execution.broker_views import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from controller.scaling.resize.operation import QueueCounts
-from remoting.admin.brokers import BrokerRuntime, DelayLevel, HaStatus
-from remoting.admin.clients import ProducerClient
+from remoting.admin.brokers import BrokerRuntime, DelayLevel
 from remoting.admin.groups import GroupClient, GroupConnections
 from remoting.admin.locks import LockRequestBody
 from remoting.admin.message_queues import MessageQueue
@@ -23,6 +22,8 @@ from remoting.admin.topics import QueueOffsets, TopicDefinition
 from remoting.client import send_always
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout, NotSupported, Refused
+from remoting.protocol.shapes.broker_clients import ProducerInfoBody
+from remoting.protocol.shapes.broker_views import HaStatusView
 from remoting.protocol.shapes.route import QueueData
 from scaling_simulation.brokers import TOPIC, UNIX_MS
 
@@ -186,7 +187,7 @@ def runtime(replica, _):
 
 def ha_status(replica, _):
     is_master = replica.brokers.master is replica
-    return HaStatus(is_master=is_master, max_offset=0, replicas=(), master_address=None)
+    return HaStatusView(is_master=is_master)
 
 
 def max_offset(replica, fields):
@@ -272,13 +273,7 @@ def unlock(replica, request):
 
 
 def producers(replica, _):
-    return tuple(
-        ProducerClient(
-            group="p", client_id=each.id, remote_address=f"/{each.id}:40000", version=None,
-            last_update_unix_ms=None,
-        )
-        for each in replica.producers()
-    )  # fmt: skip
+    return {"p": [ProducerInfoBody(client_id=each.id, remote_ip=f"/{each.id}:40000") for each in replica.producers()]}
 
 
 def _led(replica):

@@ -65,7 +65,7 @@ class ProducerFetches:
     async def _hosts(self, masters: Collection[str]) -> frozenset[str] | None:
         """Return the hosts of all producers that brokers know; None if a broker does not tell."""
         found = await answers_of(self._admin, masters, producers())
-        addresses = [client.remote_address for each in found for client in each or ()]
+        addresses = [client.remote_ip for groups in found for clients in (groups or {}).values() for client in clients]
         known = [each for each in addresses if each is not None]
         is_everybody = None not in found and len(known) == len(addresses)
         return frozenset(map(host_of, known)) if is_everybody else None

@@ -98,20 +98,6 @@ class TimerMetricsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     timing_count: dict[str, TimedCount]
 
 
-class QueueOffsetsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One queue in the answer to GET_TOPIC_STATS_INFO (202)."""
-
-    max_offset: Int64
-    min_offset: Int64 | None = None
-    last_update_timestamp: Int64 | None = None
-
-
-class TopicStatsTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 202; the keys are queues."""
-
-    offset_table: dict[str, QueueOffsetsBody]
-
-
 class ConsumeStatsHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Header of GET_CONSUME_STATS (208)."""
 

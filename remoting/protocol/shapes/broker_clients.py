@@ -71,12 +71,13 @@ class ConsumerGroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     consumer_group: str
 
 
-class SubscriptionDataBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is subscribed to of a topic."""
+class SubscriptionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a client takes of a topic."""
 
     topic: str | None = None
     sub_string: str | None = None
     expression_type: str | None = None
+    class_filter_mode: bool = False
 
 
 class GroupListBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,29 +94,44 @@ class ConsumerRunningInfoHeader(msgspec.Struct, frozen=True, kw_only=True, renam
     jstack_enable: bool = False
 
 
-class ProcessQueueBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RunningQueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One queue that a client holds, in the answer to 307."""
 
     #: The client's own position, which the broker may not have yet.
     commit_offset: Int64 | None = None
-    cached_msg_count: Int32 | None = None
     cached_msg_min_offset: Int64 | None = None
     cached_msg_max_offset: Int64 | None = None
+    cached_msg_count: Int32 | None = None
+    cached_msg_size_in_mi_b: Int32 | None = msgspec.field(name="cachedMsgSizeInMiB", default=None)
+    transaction_msg_min_offset: Int64 | None = None
+    transaction_msg_max_offset: Int64 | None = None
     transaction_msg_count: Int32 | None = None
     locked: bool | None = None
+    try_unlock_times: Int64 | None = None
     last_lock_timestamp: Int64 | None = None
+    #: Java's spelling.
+    is_dropped: bool | None = msgspec.field(name="droped", default=None)
     last_pull_timestamp: Int64 | None = None
     last_consume_timestamp: Int64 | None = None
-    #: Java's spelling.
-    droped: bool | None = None
 
 
-class PopProcessQueueBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PoppedQueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One queue that a client pops from, in the answer to 307."""
 
     wait_ack_count: Int32 | None = None
+    is_dropped: bool | None = msgspec.field(name="droped", default=None)
     last_pop_timestamp: Int64 | None = None
-    droped: bool | None = None
+
+
+class ConsumeRateView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The rates of a topic in the answer to 307."""
+
+    pull_rt: float = msgspec.field(name="pullRT", default=0.0)
+    pull_tps: float = msgspec.field(name="pullTPS", default=0.0)
+    consume_rt: float = msgspec.field(name="consumeRT", default=0.0)
+    consume_ok_tps: float = msgspec.field(name="consumeOKTPS", default=0.0)
+    consume_failed_tps: float = msgspec.field(name="consumeFailedTPS", default=0.0)
+    consume_failed_msgs: Int64 = 0
 
 
 class RunningProperties(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,13 +144,16 @@ class RunningProperties(msgspec.Struct, frozen=True, kw_only=True):
     message_model: str | None = msgspec.field(name="messageModel", default=None)
 
 
-class ConsumerRunningInfoBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 307; the keys of both tables are queues."""
+class RunningConsumerView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 307; the keys of both queue tables are queues."""
 
-    mq_table: dict[str, ProcessQueueBody]
-    mq_pop_table: dict[str, PopProcessQueueBody] = {}
+    mq_table: dict[str, RunningQueueView]
+    mq_pop_table: dict[str, PoppedQueueView] = {}
     properties: dict[str, str] = {}
-    subscription_set: list[SubscriptionDataBody] = []
+    subscription_set: list[SubscriptionView] = []
+    status_table: dict[str, ConsumeRateView] = {}
+    user_consumer_info: dict[str, str] = {}
+    jstack: str | None = None
 
 
 class ProducerInfoBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

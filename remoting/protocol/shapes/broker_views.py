@@ -9,21 +9,6 @@ import msgspec
 from remoting.protocol.shapes.integers import Int32, Int64
 
 
-class TopicQueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One queue in the answer to GET_TOPIC_STATS_INFO (202)."""
-
-    min_offset: Int64 = 0
-    max_offset: Int64 = 0
-    #: Unix ms; 0 of an empty queue.
-    last_update_timestamp: Int64 = 0
-
-
-class TopicStatsView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 202; the keys are queues."""
-
-    offset_table: dict[str, TopicQueueView] = {}
-
-
 class StatsItemView(msgspec.Struct, frozen=True, kw_only=True):
     """One statistic over a minute, an hour or a day."""
 
@@ -64,8 +49,9 @@ class HaClientView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class HaStatusView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to 907."""
 
-    master: bool = False
-    master_commit_log_max_offset: Int64 = 0
+    is_master: bool = msgspec.field(name="master")
+    #: Where the log of a master ends.
+    max_offset: Int64 | None = msgspec.field(name="masterCommitLogMaxOffset", default=None)
     in_sync_slave_nums: Int32 = 0
     ha_connection_info: list[HaConnectionView] = []
     ha_client_runtime_info: HaClientView = HaClientView()

@@ -2,13 +2,14 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from remoting.protocol.releases import release_name
 from rmq.output.printable import printable
 
 _SPECIFIER: Final = re.compile(r"%(-?)(0?)(\d*)(?:\.(\d+))?([sdfn])")
@@ -24,10 +25,8 @@ _FIRST: Final = (
     "V3_0_0_BETA9_SNAPSHOT V3_0_0_BETA9 V3_0_0_FINAL"
 )
 _LAST: Final = "HIGHER_VERSION"
-#: Of 3.0 to 3.2, and of every minor release after them, the first and last patch.
-_PATCHES: Final = {(3, 0): (1, 15), (3, 1): (0, 9), (3, 2): (0, 9)}
-_PATCHES_OF_3: Final = (1, 9)
-_PATCHES_LATER: Final = (0, 9)
+#: The first and last patch of 3.0, 3.1 and 3.2; of the other minor releases of 3 it is 1 to 9.
+_PATCHES: Final = {0: (1, 15), 1: (0, 9), 2: (0, 9)}
 
 
 def java_format(form: str, *values: Value) -> str:
@@ -128,17 +127,12 @@ def _key(key: str | int) -> str:
 
 def version_text(number: int) -> str:
     """Return the name of a release; a number beyond all of them is HIGHER_VERSION."""
-    names = _names()
-    return names[number] if 0 <= number < len(names) else _LAST
+    names = _names_of_3()
+    return names[number] if 0 <= number < len(names) else release_name(number) or _LAST
 
 
 @cache
-def _names() -> tuple[str, ...]:
-    return (*_FIRST.split(), *_regular(), _LAST)
-
-
-def _regular() -> Iterator[str]:
-    for major, minor in ((major, minor) for major in (3, 4, 5) for minor in range(10)):
-        first, last = _PATCHES.get((major, minor), _PATCHES_LATER if major > 3 else _PATCHES_OF_3)  # noqa: PLR2004  # the release
-        for patch in range(first, last + 1):
-            yield from (f"V{major}_{minor}_{patch}_SNAPSHOT", f"V{major}_{minor}_{patch}")
+def _names_of_3() -> tuple[str, ...]:
+    patches = ((minor, range(first, last + 1)) for minor in range(10) for first, last in [_PATCHES.get(minor, (1, 9))])
+    names = (f"V3_{minor}_{patch}" for minor, found in patches for patch in found)
+    return (*_FIRST.split(), *(each for name in names for each in (f"{name}_SNAPSHOT", name)), "V4_0_0_SNAPSHOT")

@@ -109,7 +109,8 @@ async def test_what_a_master_had_before_kill_9_is_known_proved_and_listed(pair, 
     looks = [await at.look_alone(mark.place) for mark in known.fingerprints]
     runtime = await admin.call(master.address, broker_runtime())
     reading = known.readings[-1]
-    assert (await admin.call(master.address, ha_status())).max_offset == runtime.commit_log_max_offset
+    if not runtime.version.startswith("V4"):
+        assert (await admin.call(master.address, ha_status())).max_offset == runtime.commit_log_max_offset
     now = LogNow(runtime.commit_log_min_offset, runtime.commit_log_max_offset, None, None)
     proof = prove(LogBefore(known.fingerprints, reading.second_end, None), now, looks)
     assert (proof.parted_at, proof.problem) == (None, "")

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from remoting.admin.controllers import (
-    ElectedMaster,
     ReportedReplica,
     broker_sets_of,
     clean_broker_data,
@@ -14,6 +13,7 @@ from remoting.admin.controllers import (
 )
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, Refused
+from rmq.commands.controllers import elected_text
 
 #: As a Java controller of 5.5.0 answers 1006, of a set without a master.
 SETS = (
@@ -59,9 +59,8 @@ def test_election_is_of_one_broker_by_an_operator():
         "brokerId": "2",
         "designateElect": "true",
     }
-    assert request.read_response(RemotingCommand(0, ext_fields=fields)) == ElectedMaster(
-        broker_id=2, address="10.0.0.2:10911", master_epoch=4
-    )
+    elected = request.read_response(RemotingCommand(0, ext_fields=fields))
+    assert elected_text(elected) == "master is broker 2 at 10.0.0.2:10911, master epoch 4"
 
 
 def test_election_in_which_the_master_stays_is_refused():
@@ -70,8 +69,9 @@ def test_election_in_which_the_master_stays_is_refused():
 
 
 def test_election_without_a_master_in_its_answer_is_unreadable():
+    elected = elect_master("C", "broker-a", 1).mapped(elected_text)
     with pytest.raises(BodyError, match="names no master"):
-        elect_master("C", "broker-a", 1).read_response(RemotingCommand(0, ext_fields={"masterEpoch": "4"}))
+        elected.read_response(RemotingCommand(0, ext_fields={"masterEpoch": "4"}))
 
 
 @pytest.mark.parametrize(("ids", "sent"), [([1, 2], "1;2"), ([], None)])

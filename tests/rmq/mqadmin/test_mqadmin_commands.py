@@ -7,7 +7,7 @@ import pytest
 from answering_peer import AnsweringPeer, answer
 from rmq_brokers import ODD_NAMES, RUNTIME, UPDATE_TOPIC, broker_answers, register
 
-from remoting.protocol.shapes.group_views import RunningConsumerView
+from remoting.protocol.shapes.broker_clients import RunningConsumerView
 from rmq.failures import ExitCode
 from rmq.mqadmin.running import have_same_subscriptions
 from rmq.mqadmin.startup import _command
@@ -284,7 +284,7 @@ def test_clients_have_files_of_their_own_whatever_their_ids(run_here, tmp_path, 
     monkeypatch.chdir(tmp_path)
     clients = [{"clientId": name, "clientAddr": "c:1", "language": "JAVA", "version": 513} for name in CLIENT_IDS]
     members = {"connectionSet": clients, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"}
-    peer = AnsweringPeer({CONSUMERS: answer(members), RUNNING: answer({"properties": {}})})
+    peer = AnsweringPeer({CONSUMERS: answer(members), RUNNING: answer({"mqTable": {}, "properties": {}})})
     brokers = [{"brokerAddrs": {"0": peer.address}, "brokerName": "b", "cluster": "c"}]
     peer.answers[ROUTE] = answer({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": []})
     try:
@@ -302,7 +302,7 @@ def test_clients_have_files_of_their_own_whatever_their_ids(run_here, tmp_path, 
 def test_start_of_a_member_that_is_no_number_is_taken_as_an_old_one():
     consumers = [
         RunningConsumerView(
-            properties={"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY", "PROP_CONSUMER_START_TIMESTAMP": started}
+            mq_table={}, properties={"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY", "PROP_CONSUMER_START_TIMESTAMP": started}
         )
         for started in ("soon", "1")
     ]

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq.sampling.samples import GroupMembers, GroupProgress, Master, OffsetSample, Samples, SetResponse
+from remoting.admin.groups import GroupClient, GroupConnections
+from rmq.sampling.samples import GroupProgress, Master, OffsetSample, Samples, SetResponse
 
 A, B = Master("c", "a", "a:1"), Master("c", "b", "b:1")
 NOBODY = {}
@@ -12,6 +13,10 @@ NOBODY = {}
 def reported(master, end, *, at_ms=0, **progress):
     known = {group: GroupProgress(*offsets) for group, offsets in progress.items()}
     return SetResponse(master=master, end=end, at_ms=at_ms, progress=known)
+
+
+def members(*names, model="CLUSTERING"):
+    return GroupConnections(clients=tuple(GroupClient(client_id=name) for name in names), message_model=model)
 
 
 def silent(master):
@@ -28,8 +33,8 @@ def test_rate_is_known_from_the_second_sample_on():
 def test_group_row_repeats_the_rate_of_its_topic():
     samples = Samples()
     samples.take("t", [reported(A, 0)], NOBODY)
-    members = {("a:1", "g"): GroupMembers(frozenset({"x", "y"})), ("b:1", "g"): GroupMembers(frozenset({"y", "z"}))}
-    rows = samples.take("t", [reported(A, 10, at_ms=1000, g=(9, 4)), reported(B, 5, g=(5, 5))], members)
+    known = {("a:1", "g"): members("x", "y"), ("b:1", "g"): members("y", "z")}
+    rows = samples.take("t", [reported(A, 10, at_ms=1000, g=(9, 4)), reported(B, 5, g=(5, 5))], known)
     assert rows == [
         OffsetSample("c", "t", max_offset=15, tps=10.0),
         OffsetSample("c", "t", "g", max_offset=14, consumer_offset=9, consumers=3, tps=10.0),
@@ -43,13 +48,13 @@ def test_group_on_one_set_has_no_lag_on_the_others():
 
 def test_unknown_members_are_null_and_no_members_are_zero():
     answers = [reported(A, 1, g=(1, 1), h=(1, 1))]
-    _, unknown, none = Samples().take("t", answers, {("a:1", "h"): GroupMembers()})
+    _, unknown, none = Samples().take("t", answers, {("a:1", "h"): members()})
     assert (unknown.consumers, none.consumers) == (None, 0)
 
 
 def test_broadcasting_group_has_no_consumer_offset():
-    members = {("a:1", "g"): GroupMembers(frozenset({"x"}), is_broadcasting=True)}
-    _, row = Samples().take("t", [reported(A, 10, g=(10, 0))], members)
+    known = {("a:1", "g"): members("x", model="BROADCASTING")}
+    _, row = Samples().take("t", [reported(A, 10, g=(10, 0))], known)
     assert (row.max_offset, row.consumer_offset, row.consumers) == (10, None, 1)
 
 

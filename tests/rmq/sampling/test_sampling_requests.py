@@ -3,7 +3,7 @@
 import pytest
 
 from remoting.protocol.command import RemotingCommand
-from rmq.sampling.samples import GroupMembers, GroupProgress, Master, ends_of, masters_of, members_of, progress_of
+from rmq.sampling.samples import GroupProgress, Master, ends_of, masters_of, members_of, progress_of
 
 # Asked for a topic with 30 messages, of which a group of one had told 14; queues in the order they came.
 ROUTE = (
@@ -49,14 +49,19 @@ MEMBERS = (
             GroupProgress(30, 14),
         ),
         (progress_of("grp-1", "orders"), b'{"consumeTps":0.0,"offsetTable":{}}', None),
-        (members_of("grp-1"), MEMBERS, GroupMembers(frozenset({CLIENT}))),
-        (members_of("grp-1"), MEMBERS.replace(b"CLUSTERING", b"BROADCASTING"), GroupMembers(frozenset({CLIENT}), True)),
     ],
 )
 def test_what_is_taken_of_an_answer(wanted, body, taken):
     assert wanted.read_response(RemotingCommand(0, body=body)) == taken
 
 
+@pytest.mark.parametrize(("model", "is_broadcasting"), [(b"CLUSTERING", False), (b"BROADCASTING", True)])
+def test_members_are_known_with_how_they_consume(model, is_broadcasting):
+    members = members_of("grp-1").read_response(RemotingCommand(0, body=MEMBERS.replace(b"CLUSTERING", model)))
+    assert [each.client_id for each in members.clients] == [CLIENT]
+    assert members.is_broadcasting is is_broadcasting
+
+
 def test_offline_group_has_no_members():
     answer = RemotingCommand(206, remark="the consumer group[grp-1] not online")
-    assert members_of("grp-1").read_response(answer) == GroupMembers()
+    assert members_of("grp-1").read_response(answer).clients == ()
