@@ -35,6 +35,7 @@ class OffsetBroker:
     """Answers as a broker from which no group can pop, unless its release says so; a test changes it at any time."""
 
     def __init__(self, name="broker-a", *, boot_ms=BOOT_MS):
+        self.log_end = 1_000
         self.name, self.boot_ms, self.version = name, boot_ms, "V4_9_8"
         #: Options beside the reset on the server's side.
         self.options = ""
@@ -82,8 +83,13 @@ class OffsetBroker:
         return success(body)
 
     def _runtime(self, _):
-        table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": "1000", "commitLogMinOffset": "0"}
+        table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(self.log_end), "commitLogMinOffset": "0"}
         return success({"table": table | {"dispatchBehindBytes": "0", "brokerVersionDesc": self.version}})
+
+    def _replication(self, _):
+        if self.version.startswith("V4"):
+            return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        return success({"master": True, "masterCommitLogMaxOffset": self.log_end})
 
     def _options(self, _):
         return success(f"useServerSideResetOffset={str(self.resets_on_server).lower()}\n{self.options}".encode())
@@ -195,6 +201,7 @@ _ANSWERS = {
     RequestCode.GET_BROKER_CONFIG: OffsetBroker._options,
     RequestCode.GET_BROKER_EPOCH_CACHE: OffsetBroker._epochs,
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO: OffsetBroker._runtime,
+    BrokerRequestCode.GET_BROKER_HA_STATUS: OffsetBroker._replication,
     BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: OffsetBroker._table,
     BrokerRequestCode.GET_TOPIC_STATS_INFO: OffsetBroker._ends,
     BrokerRequestCode.GET_TOPIC_CONFIG: OffsetBroker._definition,

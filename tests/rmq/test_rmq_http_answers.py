@@ -276,7 +276,7 @@ def test_change_before_which_a_controller_looks_at_brokers_has_more_time(rmq, pe
 
 def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
     answers = [(201, RESIZE), (503, FOLLOWS), (200, RESIZE | {"phase": "DONE"})]
-    controller = peer(200, {"topic": "T"}, after=answers)
+    controller = peer(200, {"topic": "T", "kind": "grow"}, after=answers)
     ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
     assert (ran.code, "T: resize op-7 is started" in ran.err) == (0, True), ran
@@ -284,7 +284,7 @@ def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
 
 def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, monkeypatch):
     monkeypatch.setattr("rmq.commands.scaling._AWAY_S", 0.0)
-    controller = peer(200, {"topic": "T"}, after=[(201, RESIZE), (503, FOLLOWS)])
+    controller = peer(200, {"topic": "T", "kind": "grow"}, after=[(201, RESIZE), (503, FOLLOWS)])
     ran = run_here("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
     assert (ran.code, "without this command: rmq scaling show op-7" in ran.err) == (1, True), ran
@@ -305,7 +305,7 @@ def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
         ]
     ]
     ended = RESIZE | {"phase": "ABORTED", "phaseSinceUnixMs": 10, "isUndone": True, "steps": steps}
-    controller = peer(200, {"topic": "T"}, after=[(201, verifies | {"steps": steps[:2]}), (200, ended)])
+    controller = peer(200, {"topic": "T", "kind": "grow"}, after=[(201, verifies | {"steps": steps[:2]}), (200, ended)])
     ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
     assert [line for line in ran.err.splitlines() if line.startswith("rmq: T: ")] == [
@@ -330,7 +330,7 @@ def test_what_a_conflict_is_about_is_shown_once(rmq, peer):
 
 
 def test_wait_for_a_resize_that_is_interrupted_says_that_it_goes_on(rmq, peer):
-    controller = peer(200, {"topic": "T"}, after=[(201, RESIZE), (200, RESIZE)])
+    controller = peer(200, {"topic": "T", "kind": "grow"}, after=[(201, RESIZE), (200, RESIZE)])
     words = ("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
     ran = rmq.interrupt(*words, when=lambda: len(controller.received) > 2)
 

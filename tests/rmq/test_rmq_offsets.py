@@ -30,10 +30,6 @@ class LoggedBroker(OffsetBroker):
     def __call__(self, code, fields):
         if code == BrokerRequestCode.VIEW_MESSAGE_BY_ID and int(fields["offset"]) >= self.log_end:
             return refusal(ResponseCode.SYSTEM_ERROR, "can not find message by the offset, " + fields["offset"])
-        if code == BrokerRequestCode.GET_BROKER_RUNTIME_INFO:
-            table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(self.log_end)}
-            table |= {"commitLogMinOffset": "0", "dispatchBehindBytes": "0", "brokerVersionDesc": self.version}
-            return success({"table": table})
         if code == BrokerRequestCode.QUERY_CONSUME_QUEUE and fields["topic"] not in self.topics:
             # The messages of its log are of another topic.
             return refusal(ResponseCode.SYSTEM_ERROR)
