@@ -82,6 +82,11 @@ class OffsetBroker:
         }
         return success(body)
 
+    def restart(self, boot_ms):
+        """Be another process, whose connections are new ones; for a broker in a thread."""
+        self.boot_ms = boot_ms
+        self.loop.call_soon_threadsafe(self.peer.drop_connections)
+
     def _runtime(self, _):
         table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(self.log_end), "commitLogMinOffset": "0"}
         return success({"table": table | {"dispatchBehindBytes": "0", "brokerVersionDesc": self.version}})
@@ -241,6 +246,7 @@ def offset_brokers_in_thread(*brokers):
 
     try:
         for each in brokers:
+            each.loop = loop
             run(each.peer.open())
         yield brokers
     finally:

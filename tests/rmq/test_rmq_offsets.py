@@ -192,7 +192,8 @@ def test_a_lost_log_is_reported_and_repaired_by_the_one_command(broker, manager,
     read_since(manager, now_ms())
     assert rmq.run("offsets", "repair", "999", "--yes").code == 4
     assert rmq.items("offsets", "sets")[0]["fingerprints"] > 0
-    broker.topics, broker.log_end, broker.boot_ms = {"orders": {0: (0, 0), 1: (0, 0)}}, 0, now_ms()
+    broker.topics, broker.log_end = {"orders": {0: (0, 0), 1: (0, 0)}}, 0
+    broker.restart(now_ms())
     (run, *_) = wait_until(lambda: rmq.items("offsets", "repairs"), seconds=WAIT_S, what="a run")
     number = str(run["run"])
     assert (run["brokerName"], run["counts"]["would change"], run["partedAt"]) == ("broker-a", 1, 0)
@@ -224,7 +225,8 @@ def test_a_run_whose_groups_went_on_by_themselves_waits_for_nobody_once_it_was_a
     broker.topics, broker.log_end, broker.offsets = {"orders": {0: (0, 100)}}, 10_000, {"orders@alone": {0: 70}}
     read_since(manager, now_ms())
     former = rmq.items("offsets", "repairs")[0]["run"]
-    broker.topics, broker.log_end, broker.boot_ms = {"orders": {0: (0, 0)}}, 0, now_ms()
+    broker.topics, broker.log_end = {"orders": {0: (0, 0)}}, 0
+    broker.restart(now_ms())
     run = wait_until(
         lambda: (newest := rmq.items("offsets", "repairs")[0])["run"] != former and newest, seconds=WAIT_S, what="a run"
     )
