@@ -431,13 +431,15 @@ class EmbeddedStore:
     def _rewrite_if_large(self) -> None:
         is_at_rest = self._rewriting is None or self._rewriting.done()
         if is_at_rest and self._file.log_bytes > max(RECORDS_BYTES_MAX, 2 * self._rewritten_bytes):
-            self._rewriting = self._tasks.start(self._rewrite(), "fold_commits")
+            self._rewriting = self._tasks.start(self._rewrite(), "rewrite_commits")
 
     async def _rewrite(self) -> None:
         rows = self._table.rows
         present = ((name, list(rows[name].queues.items())) for name in tuple(rows) if name in rows)
-        with suppress(FileProblem):  # the next write that fails, or succeeds, tells; records stay until then
+        # The next write that fails, or succeeds, tells; records stay until then.
+        with suppress(FileProblem):
             await self._file.rewrite(
                 Change(name, queue_id, None, value) for name, queues in present for queue_id, value in queues
             )
-            self._rewritten_bytes = self._file.log_bytes
+        # After a failure too: on a full disk an attempt at each commit would take what an operator frees.
+        self._rewritten_bytes = self._file.log_bytes

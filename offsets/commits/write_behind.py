@@ -407,9 +407,11 @@ class WriteBehind:
         # Without the lead nothing is known of what etcd lacks.
         if self._file.log_bytes < RECORDS_BYTES_MAX or not self._is_loaded:
             return
-        read = self._table.read
+        upto, read = self._file.number, self._table.read
         dirty = ((name, queue_id) for name, queues in self._dirty.items() for queue_id in queues)
         values = ((name, queue_id, read(name, queue_id)) for name, queue_id in dirty)
-        await self._file.rewrite(
-            [Change(name, queue_id, None, value) for name, queue_id, value in values if value is not None]
+        # One record, queued before anything else happens: none gets into the file of another lead.
+        await self._file.run(
+            None, [Change(name, queue_id, None, value) for name, queue_id, value in values if value is not None]
         )
+        await self._file.drop(upto)

@@ -218,7 +218,9 @@ class MasterReader:
                 raise
             self._reports_end = False
             return None
-        return found.max_offset if found.is_master else None
+        if not found.is_master:
+            raise NotServing(f"{self._at.address} reports (907) that it is no master")
+        return found.max_offset
 
     async def _checked_options(self, boot_unix_ms: int | None) -> BrokerOptions:
         """Return the options, asked for once after each start; raises one of FAILURES for one that is no such master.
@@ -232,6 +234,7 @@ class MasterReader:
             if self._options is not None:
                 # The end of the log that was read may be lost.
                 self._log = LogWatch()
+                self._reports_end = True
             self._options, self._boot_unix_ms = options, boot_unix_ms
         return self._options
 

@@ -149,7 +149,8 @@ class NameServerFollowing(Following):
                 known = await process.report(admin)
         except (Refused, BodyError):
             # It lives: 4.9 refuses in its first second, others where access control keeps us out.
-            return _Answer(None)
+            known = process.known(admin)
+            return _Answer(None if known is None else known.boot_unix_ms)
         except RemotingError:
             return None
         return _Answer(known.boot_unix_ms)

@@ -1,7 +1,8 @@
 """Knows what the process of a broker reported about itself (28), for as long as the connection to it lives.
 
 28 costs a broker of 5.x 60 to 200 ms of a core, as it counts all slots of its timer wheel (measured; 1 ms in 4.9). An
-open connection leads to one process, so what that never changes is requested once for each connection.
+open connection leads to one process, so what that never changes is kept as long as the connection lives. The first
+answer is not kept: it may have come over a connection that opened and broke in between.
 """
 
 from remoting.admin.brokers import BrokerRuntime, broker_runtime

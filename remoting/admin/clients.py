@@ -14,7 +14,7 @@ from remoting.protocol.shapes.broker_clients import (
     ConsumerRunningInfoHeader,
     PoppedQueueView,
     ProducerInfoBody,
-    RunningConsumerView,
+    RunningConsumerBody,
     RunningProperties,
     RunningQueueView,
 )
@@ -84,7 +84,7 @@ def producers() -> AdminRequest[Mapping[str, list[ProducerInfoBody]]]:
 
 def _read_running(answer: RemotingCommand) -> RunningConsumer:
     check_body_bytes(answer.body, RUNNING_BYTES_MAX)
-    body = decode_broker_body(RunningConsumerView, answer.body)
+    body = decode_broker_body(RunningConsumerBody, answer.body)
     properties = decode_fields(RunningProperties, body.properties)
     return RunningConsumer(
         queues={queue: _held(each) for queue, each in by_queue(body.mq_table).items()},

@@ -277,18 +277,23 @@ async def test_a_connection_that_hangs_while_it_is_made_is_a_timeout():
 
 async def test_lost_connection_fails_its_requests_and_the_next_request_reconnects():
     async with Peers() as peers, a_client() as client:
+        assert client.connection_number(peers.address) is None
         asking = [asyncio.create_task(invoke(client, peers.address)) for _ in range(2)]
         peer = await peers.one()
         await peer.answers(2)
+        number = client.connection_number(peers.address)
         peer.writer.transport.abort()
         for each in asking:
             with pytest.raises(InvokeError, match="connection"):
                 await each
+        assert number is not None
+        assert client.connection_number(peers.address) is None
         asking = asyncio.create_task(invoke(client, peers.address))
         await until(lambda: len(peers.streams) == 2)
         second = peers.streams[1]
         await second.send(encode((await second.answer()).reply()))
         assert (await asking).code == 0
+        assert client.connection_number(peers.address) not in {None, number}
 
 
 async def test_invalid_response_ends_the_connection():

@@ -144,13 +144,18 @@ class RunningProperties(msgspec.Struct, frozen=True, kw_only=True):
     message_model: str | None = msgspec.field(name="messageModel", default=None)
 
 
-class RunningConsumerView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to 307; the keys of both queue tables are queues."""
+class RunningConsumerBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What rules read of the answer to 307; the keys of both queue tables are queues."""
 
     mq_table: dict[str, RunningQueueView]
     mq_pop_table: dict[str, PoppedQueueView] = {}
     properties: dict[str, str] = {}
     subscription_set: list[SubscriptionView] = []
+
+
+class RunningConsumerView(RunningConsumerBody, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 307: a rule must not depend on whether the rest can be read."""
+
     status_table: dict[str, ConsumeRateView] = {}
     user_consumer_info: dict[str, str] = {}
     jstack: str | None = None

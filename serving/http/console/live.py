@@ -51,12 +51,13 @@ class EventHeads:
             self._line.clear()
             if line:
                 field, _, value = line.partition(":")
-                self._fields[field] = value.removeprefix(" ")
+                value = value.removeprefix(" ")
+                # The id is sent back in a header, which takes no control characters.
+                if field == "event" or (field == "id" and value.isprintable()):
+                    self._fields[field] = value
                 continue
-            event_id = self._fields.get("id", "")
             if name := self._fields.get("event"):
-                # It is sent back in a header, which takes no control characters.
-                found.append(EventHead(name, event_id if event_id.isprintable() else ""))
+                found.append(EventHead(name, self._fields.get("id", "")))
             self._fields.clear()
         self._add(rest)
         return found

@@ -10,7 +10,7 @@ from commit_sites import CLOCK, SOON_S, on_etcd
 from fakes.leadership_listener import eventually
 from peers.etcd import running_etcd
 
-from offsets.commits import write_behind
+from offsets.commits import log_file, write_behind
 from offsets.commits.events import (
     CommitsRefused,
     FlushFailed,
@@ -278,6 +278,17 @@ async def test_commit_that_comes_while_records_are_replaced_is_not_dropped_with_
         site.store.stop_leading()
     async with on_etcd(folder, etcd, group) as site:
         assert site.offsets() == {0: 9, 1: 1}
+
+
+async def test_records_are_replaced_by_one_so_that_none_gets_under_another_lead(tmp_path, etcd, group, monkeypatch):
+    monkeypatch.setattr(log_file, "REWRITTEN_CHANGES", 1)
+    async with on_etcd(tmp_path / "a", etcd, group, interval_ms=LATER_MS) as site:
+        await site.store.store([a_change(5, queue_id) for queue_id in range(9)])
+        monkeypatch.setattr(write_behind, "RECORDS_BYTES_MAX", 0)
+        before = site.store._file.number
+        await site.store._trim()
+        # The second one is of the transaction that drops the others.
+        assert site.store._file.number <= before + 2
 
 
 async def test_load_during_which_the_lead_was_lost_and_won_again_sends_nothing(tmp_path, etcd, group, monkeypatch):

@@ -59,6 +59,41 @@ async def test_a_broker_that_started_again_while_it_was_read_is_not():
         await site.read()
 
 
+async def test_a_broker_that_started_again_before_its_end_was_read_again_is_not():
+    site = Site()
+    await site.read()
+    ends = []
+
+    def restart(code):
+        ends.extend([code] * (code == 907))
+        site.broker.boot_ms += len(ends) == 2 and code == 907
+
+    site.broker.before = restart
+    with pytest.raises(NotServing, match="started again"):
+        await site.read()
+
+
+async def test_a_broker_that_reports_to_be_no_master_is_not_read():
+    site = Site(epoch=None)
+    await site.read()
+    site.broker.broker_id = 2
+    with pytest.raises(NotServing, match="907"):
+        await site.read()
+
+
+async def test_a_broker_that_was_updated_reports_its_end_in_short():
+    site = Site(epoch=None)
+    site.broker.refused[907] = 3, "not supported"
+    await site.read()
+    await site.read()
+    site.broker.refused.clear()
+    site.broker.boot_ms += 1
+    await site.read()
+    site.broker.asked.clear()
+    await site.read()
+    assert site.broker.asked[:3] == [907, 43, 907]
+
+
 async def test_a_restart_between_two_readings_is_another_log():
     site = Site()
     await site.read()
@@ -74,7 +109,7 @@ async def test_a_restart_between_two_readings_is_another_log():
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"broker_id": 2}, "brokerId 2"),
+        ({"broker_id": 2}, "907"),
         ({"epochs": [(1, 0), (6, 100)]}, "last epoch 6"),
         ({"name": "broker-b"}, "of broker-b"),
         ({"options": {"brokerName": "broker-b"}}, "is broker-b by its own options"),
