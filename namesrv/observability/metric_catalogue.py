@@ -2,7 +2,7 @@
 
 Metrics of any server are in `serving/metrics/families.py`. `docs/metrics.md` is this catalogue as a page:
 `python -m namesrv.observability.metric_catalogue > docs/metrics.md` writes it, and a test compares. `event_log.py`
-counts, `metrics.py` reads gauges and totals at a scrape.
+counts, `namesrv/http/metrics.py` reads gauges and totals at a scrape.
 """
 
 import sys

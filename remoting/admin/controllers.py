@@ -11,6 +11,7 @@ from remoting.admin.admin_request import AdminRequest, command, decode_broker_bo
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.controller import (
     CleanBrokerDataHeader,
     ElectMasterBody,
@@ -158,9 +159,11 @@ def sync_state_view(broker_names: list[str]) -> AdminRequest[SyncStateData]:
 
 def _read_election(answer: RemotingCommand) -> ElectionAnswer:
     header = decode_fields(MasterHeader, answer.ext_fields)
-    if not answer.body:
+    try:
+        body = decode_broker_body(ElectMasterBody, answer.body)
+    except BodyError:
+        # The master has changed, whatever else the controller tells.
         return ElectionAnswer(header, None)
-    body = decode_broker_body(ElectMasterBody, answer.body)
     # Java's controller has the group in a field of its own; ours has its fields beside it as well.
     addresses = body.broker_addrs or (body.broker_member_group and body.broker_member_group.broker_addrs)
     return ElectionAnswer(header, addresses or None)

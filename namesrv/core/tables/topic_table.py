@@ -221,6 +221,7 @@ class SetTable(ABC, Generic[Value]):
             held = {topic: mine[topic] for topic in part if topic in mine}
             had += held
             queue_sum = QueueSum(*map(add, queue_sum, self._sum_of(held)))
+            yield
             for topic in held:
                 holders = self._holders.get(topic, ())
                 if len(holders) <= 1:

@@ -88,7 +88,7 @@ class ElectMasterBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     broker_addrs: dict[int, str] | UnsetType = UNSET
     broker_name: str | UnsetType = UNSET
     cluster: str | UnsetType = UNSET
-    sync_state_set: list[int]
+    sync_state_set: list[int] | UnsetType = UNSET
 
 
 class RegisterBrokerToControllerHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

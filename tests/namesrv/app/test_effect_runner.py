@@ -126,9 +126,9 @@ async def test_notification_has_the_fields_of_java(network, observed):
 
 
 async def test_unreachable_recipient_delays_no_other_notification(network, observed):
-    effect = notification(recipients=(UNREACHABLE, "10.0.0.2:10911"))
+    effect = notification(recipients=(UNREACHABLE, "10.0.0.2:10911", "10.0.0.3:10911"))
     await performed(network, observed, effect)
-    assert [address for address, _ in network.sent] == ["10.0.0.2:10911"]
+    assert [address for address, _ in network.sent] == ["10.0.0.2:10911", "10.0.0.3:10911"]
     assert observed.failed == [UNREACHABLE]
     assert observed.sent == [
         {
@@ -138,10 +138,10 @@ async def test_unreachable_recipient_delays_no_other_notification(network, obser
             "offline_addr": "10.0.0.1:10911",
             "ha_addr": None,
             "recipients": effect.recipients,
-            "reached": 1,
+            "reached": 2,
         }
     ]
-    assert observed.counts[NOTIFICATIONS].counts() == {("sent",): 1, ("failed",): 1}
+    assert observed.counts[NOTIFICATIONS].counts() == {("sent",): 2, ("failed",): 1}
 
 
 async def test_only_the_latest_waiting_notification_of_a_set_is_sent(network, observed):

@@ -149,6 +149,11 @@ async def test_data_version_query_compares_versions_and_refreshes_the_broker(des
     assert expire(desk.state, desk.clock.now_ms()).events == ()
 
 
+async def test_data_version_of_an_unknown_broker_has_changed(desk):
+    answer = await desk.request(RequestCode.QUERY_DATA_VERSION, MASTER)
+    assert (answer.ext_fields, answer.body) == ({"changed": "true"}, b"")
+
+
 async def test_data_version_that_is_no_json_is_refused(desk):
     assert (await desk.request(RequestCode.QUERY_DATA_VERSION, MASTER, b"[")).code == ResponseCode.SYSTEM_ERROR
 

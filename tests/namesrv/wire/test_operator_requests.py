@@ -112,6 +112,8 @@ async def test_unknown_kv_namespace_is_not_found(desk):
     answer = await desk.request(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
     assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: NS")
     assert answer.ext_fields is None
+    unnamed = await desk.request(RequestCode.GET_KVLIST_BY_NAMESPACE)
+    assert unnamed.remark == "No config item, Namespace: null"
     assert (await desk.request(RequestCode.GET_KV_CONFIG)).remark == "No config item, Namespace: null Key: null"
 
 

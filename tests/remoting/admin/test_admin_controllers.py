@@ -59,8 +59,10 @@ def test_election_is_of_one_broker_by_an_operator():
         "brokerId": "2",
         "designateElect": "true",
     }
-    elected = request.read_response(RemotingCommand(0, ext_fields=fields))
-    assert elected_text(elected) == "master is broker 2 at 10.0.0.2:10911, master epoch 4"
+    for body in (b"", b"{", b'{"brokerAddrs":{"0":"10.0.0.2:10911"}}'):
+        elected = request.read_response(RemotingCommand(0, ext_fields=fields, body=body))
+        assert elected_text(elected) == "master is broker 2 at 10.0.0.2:10911, master epoch 4"
+        assert elected.addresses == ({0: "10.0.0.2:10911"} if len(body) > 1 else None)
 
 
 def test_election_in_which_the_master_stays_is_refused():
