@@ -17,7 +17,7 @@ DEBUG_VARIABLE: Final = "RMQ_DEBUG"
 PROGRAM: Final = "rmq"
 _SUMMARY: Final = """Show and change RocketMQ clusters, with these servers or those of Java.
 
-Options of every command may stand before or after it. Exit codes and examples: docs/rmq.md."""
+These options may stand before or after the command. Exit codes and examples: docs/rmq.md."""
 
 
 class Verb(NamedTuple):

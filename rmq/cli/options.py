@@ -47,7 +47,7 @@ _COMMON: Final = {
     "access_key_file": _Common(
         ("--access-key-file",),
         "FILE",
-        "file with accessKey and secretKey for ACL, as mqadmin's tools.yml [RMQ_ACCESS_KEY_FILE]",
+        "file with accessKey and secretKey for ACL, like mqadmin's tools.yml [RMQ_ACCESS_KEY_FILE]",
     ),
     "tls_ca": _Common(("--tls-ca",), "FILE", "TLS; certificates of servers are verified with this CA [RMQ_TLS_CA]"),
     "tls_cert": _Common(("--tls-cert",), "FILE", "TLS with this client certificate [RMQ_TLS_CERT]"),

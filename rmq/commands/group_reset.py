@@ -384,8 +384,8 @@ async def reset_group(
     """Move a group to another offset of a topic: messages are read again or skipped.
 
     TIME is 2026-11-27T10:00:00Z, or mqadmin's 2026-11-27#10:00:00:000 in the zone of this machine; a number is an
-    offset. Brokers from 5.1 on move members at once (15, 222). Older ones move online members only to a time (222),
-    within 15 s; if no member is online, the offsets are committed (15).
+    offset. Brokers with useServerSideResetOffset (the default from 5.2 on) move members with their next pull (15, 222).
+    Others move online members only to a time (222), within 15 s; if none is online, the offsets are committed (15).
     """
     if queue is not None and broker is None:
         raise WrongUse("--queue needs --broker: each broker set has queues with this id")
