@@ -18,7 +18,7 @@ from remoting.protocol.errors import (
 )
 
 #: What to do about a change whose answer never came.
-LOOK_BEFORE_REPEATING: Final = "it may be done all the same: look before you repeat it"
+LOOK_BEFORE_REPEATING: Final = "it may have been done: check before you repeat it"
 #: The same, of one that was on its way when the operator interrupted it.
 WHILE_INTERRUPTED: Final = f"interrupted; {LOOK_BEFORE_REPEATING}"
 #: Names in one sentence.
@@ -76,7 +76,7 @@ class NoneNamed(NotReachable):
     """The profile names servers, and none of this kind."""
 
     def __init__(self, kind: str, option: str) -> None:
-        super().__init__(f"the profile names no {kind}: name it there, or with {option}")
+        super().__init__(f"the profile names no {kind}: add it there, or give {option}")
 
 
 class UnknownName(CommandFailed):
@@ -141,7 +141,7 @@ def sentence_of(error: RemotingError) -> str:
         case InvokeError():
             return _lost(error)
         case NotSupported():
-            return "this server does not know the request: another product, or a release that is too old"
+            return "the server does not know this request: it is another product, or too old"
         case BodyError():
             return f"the answer cannot be read: {error}"
         case Refused(code=code, remark=remark):
@@ -190,14 +190,14 @@ _KINDS: Final = (NotReachable, NoRights, NotSupportedThere, CommandFailed)
 
 def _lost(error: InvokeError) -> str:
     if isinstance(error, TlsFailed):
-        return f"{error.reason} (does the server speak TLS, and does --tls-ca name who signed its certificate?)"
+        return f"{error.reason} (does the server speak TLS, and did the CA of --tls-ca sign its certificate?)"
     if isinstance(error, AnswerNotFramed):
         over_limit = _OVER_LIMIT.search(error.reason)
         if over_limit is None:
-            return f"what answers here is no RocketMQ server: {error.reason}"
+            return f"this is not a RocketMQ server: {error.reason}"
         return _no_frame(int(over_limit[1]) - _LENGTH_BYTES)
     if "closed the connection" in error.reason:
-        return f"{error.reason} (it may want TLS: --tls or --tls-ca; or it is no RocketMQ server)"
+        return f"{error.reason} (it may need TLS: --tls or --tls-ca; or it is not a RocketMQ server)"
     return error.reason
 
 
@@ -205,12 +205,12 @@ def _no_frame(length: int) -> str:
     """Return what answers with these four bytes, which would be a length beyond the limit."""
     begin = length.to_bytes(_LENGTH_BYTES, "big")
     if begin == b"HTTP":
-        return "an HTTP server answers here, no remoting port: 9876 is a NameServer's, 9878 a controller's"
+        return "this is an HTTP port, not a remoting port (NameServer 9876, controller 9878)"
     if begin.startswith(_TLS_ALERT):
-        return "the server wants TLS: --tls or --tls-ca"
+        return "the server needs TLS: --tls or --tls-ca"
     if begin.isascii() and (text := begin.decode()).isprintable():
-        return f"what answers here is no RocketMQ server: it begins with {text!r}"
-    return f"the answer has {length} bytes, more than 16 MiB, or what answers here is no RocketMQ server"
+        return f"this is not a RocketMQ server: its answer begins with {text!r}"
+    return f"the answer has {length} bytes, more than 16 MiB, or this is not a RocketMQ server"
 
 
 def _refusal(code: int, remark: str | None) -> str:

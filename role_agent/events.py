@@ -24,19 +24,19 @@ class AgentEvent(Enum):
     ADDRESS_CLAIMED = (
         "info",
         ("epoch",),
-        "A controller answers that the broker is the master. Agents of other hosts are to release the address.",
+        "A controller answers that the broker is master. Agents of other hosts must release the address.",
     )
     ADDRESS_TAKEN = ("info", ("epoch", "claimed_for_ms"), "This host has the address and has announced it.")
     ADDRESS_TAKEN_WITHOUT_RELEASE = (
         "warning",
         ("epoch", "without", "claimed_for_ms"),
         "This host has the address. The agents in `without` did not answer, so it waited for their lease to lapse.",
-        "Look after those hosts, and whether their agents run.",
+        "Check those hosts and their agents.",
     )
     ADDRESS_IN_USE = (
         "error",
         ("epoch", "address", "owner"),
-        "Another host answers for the address (`owner`: its MAC), although no agent can have it. It is not taken.",
+        "Another host answers for the address (`owner`: its MAC), although no agent can have it. The agent waits.",
         "Remove the address from that host. The agent takes it within a second after that.",
     )
     ADDRESS_NOT_TAKEN = (
@@ -50,23 +50,23 @@ class AgentEvent(Enum):
         ("epoch", "cause"),
         (
             "This host no longer has the address: the broker has failed or its set is held (`down`), another broker "
-            "is the master (`superseded`), another agent claimed it (`claimed`), nobody confirmed in time that the "
-            "broker is the master (`lease_lapsed`), or the agent ends (`stopped`)."
+            "is the master (`superseded`), another agent claimed it (`claimed`), no confirmation came in time that "
+            "the broker is the master (`lease_lapsed`), or the agent ends (`stopped`)."
         ),
         "`lease_lapsed`: check the network between this host and the controllers and agents.",
     )
     ADDRESS_NOT_RELEASED = (
         "error",
         ("epoch", "error"),
-        "The kernel refused to remove the address. It removes it by itself, at most one lease later.",
+        "The kernel refused to remove the address. It will drop the address by itself, at most one lease later.",
         "Check that the unit gives CAP_NET_ADMIN.",
     )
     SESSIONS_ENDED = (
         "info",
         ("epoch", "sessions", "ha_connections"),
         (
-            "So many connections of clients to the address, and of slaves to `haPort`, were closed: another broker "
-            "is the master."
+            "`sessions` connections of clients to the address, and `ha_connections` of slaves to `haPort`, were "
+            "closed: another broker is the master."
         ),
     )
     SESSIONS_NOT_ENDED = (
@@ -94,17 +94,17 @@ class AgentEvent(Enum):
         "info",
         ("epoch", "connections"),
         (
-            "So many requests for a connection (SYN) came to this host in the last 5 s before another host had the "
-            "address, and in the 3 s after that, and were passed on to it."
+            "`connections` connection requests (SYN) came to this host in the last 5 s before another host had the "
+            "address, or in the 3 s after that, and were passed on to that host."
         ),
     )
     CONNECTIONS_NOT_PASSED_ON = (
         "error",
         ("error",),
         (
-            "The kernel gave no packet socket or no raw socket, refused all that was to be sent, or the interface is "
-            "down. Clients that connect while nobody answers for the address wait until their kernels try again, a "
-            "second or more."
+            "The kernel gave no packet socket or no raw socket, refused all packets, or the interface is down. "
+            "Clients that connect while no host answers for the address wait until their kernels try again, a second "
+            "or more."
         ),
         (
             "Check the interface, that the firewall of this host lets packets from clients' addresses out, that the "
@@ -143,10 +143,10 @@ class AgentEvent(Enum):
         "warning",
         ("peer", "error"),
         (
-            "The agent of another host does not answer. A failover takes one lease longer while it is so, and when "
-            "the controllers are silent too, the address is released."
+            "The agent of another host does not answer. Meanwhile a failover takes one lease longer, and if the "
+            "controllers are silent too, the address is released."
         ),
-        "Look after that host and its agent.",
+        "Check that host and its agent.",
     )
     PEER_ANSWERS = ("info", ("peer",), "The agent of another host answers again.")
     PEER_DIFFERS = (
@@ -158,13 +158,13 @@ class AgentEvent(Enum):
     REQUEST_REFUSED = (
         "warning",
         ("peer", "error"),
-        "A request that came over the network was not answered: its sender is none of `peers`, or it is invalid.",
+        "A request that came over the network was not answered: its sender is not one of `peers`, or it is invalid.",
         "Name the agents of all hosts in `peers`; let nobody else reach the port of `listen`.",
     )
     TASK_FAILED = (
         "error",
         ("task", "error"),
-        "A part of the agent failed. It goes on and begins that part again.",
+        "A part of the agent failed. The agent continues and restarts that part.",
         "A fault of the agent: report it, with this line.",
     )
 

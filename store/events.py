@@ -15,7 +15,7 @@ STORE_DURATION: Final = Timer("store_txn_duration_seconds", "Duration of calls t
 
 class StoreFileRemoved(Event, frozen=True, kw_only=True):
     """The file of the embedded store was removed or replaced while the controller ran. The controller stores nothing
-    and leads no more, even if the file comes back."""
+    and no longer leads, even if the file comes back."""
 
     level = Level.ERROR
     advice = (
@@ -36,7 +36,7 @@ class StoreFileUnseen(Event, frozen=True, kw_only=True):
 
 class StoreCallsFailing(Event, frozen=True, kw_only=True):
     """Calls of this kind to etcd fail; logged once per kind until one succeeds. `look`, `grant`, `campaign` and `renew`
-    decide who leads: while they fail nobody can lead."""
+    decide which controller leads: while they fail, none can."""
 
     level = Level.ERROR
     advice = "Check etcd: see controller/OPERATIONS.md. Controllers need no restart."

@@ -66,13 +66,13 @@ class _Called(Event, frozen=True, kw_only=True):
 
 
 class RoleCallbackDelivered(_Called, frozen=True, kw_only=True):
-    """onRoleChange took the change of a set's master: its program ended with status 0, or its URL answered 2xx.
-    `output` is the beginning of what it printed or answered."""
+    """onRoleChange accepted the change of a set's master: its program ended with status 0, or its URL answered 2xx.
+    `output` is the beginning of its output or answer."""
 
 
 class RoleCallbackFailed(_Called, frozen=True, kw_only=True):
-    """A call of onRoleChange failed, or its time was over (`result` timeout). The set is called again after
-    `retry_ms`, and at once if its master changes again. The failover itself does not depend on it."""
+    """A call of onRoleChange failed or timed out (`result` timeout). The set is called again after `retry_ms`, and at
+    once if its master changes again. The failover itself does not depend on it."""
 
     level = Level.WARNING
     advice = f"Do what `error` and `output` say: see {_SECTION}."
@@ -85,17 +85,17 @@ class RoleCallbackFailed(_Called, frozen=True, kw_only=True):
 
 
 class RoleCallbackUnusable(Event, frozen=True, kw_only=True):
-    """At the start of this controller the program of onRoleChange was missing or not executable, or its token
-    could not be read. Every call fails until that is mended; brokers are served as ever."""
+    """At the start of this controller the program of onRoleChange was missing or not executable, or its token could not
+    be read. Every call fails until this is repaired; brokers are served as usual."""
 
     level = Level.ERROR
-    advice = "Mend what `error` names. No restart is needed."
+    advice = "Repair what `error` names. No restart is needed."
     error: str
 
 
 class RoleCallbacksRequested(Event, frozen=True, kw_only=True):
-    """An operator wants `broker_sets` sets, those whose names begin with `prefix`, to be called once more with
-    their present masters and epochs."""
+    """An operator requested another call of onRoleChange for the `broker_sets` sets whose names begin with `prefix`,
+    with their present masters and epochs."""
 
     audit = True
     prefix: str
@@ -103,8 +103,8 @@ class RoleCallbacksRequested(Event, frozen=True, kw_only=True):
 
 
 class RoleCallbacksNotStored(Event, frozen=True, kw_only=True):
-    """Which changes onRoleChange has taken could not be stored, or not be read. It is tried again each second;
-    a leader that does not know them calls once more with the same master epoch."""
+    """The record of the changes that onRoleChange accepted could not be stored or read. This is retried every second; a
+    leader without the record calls again with the same master epoch."""
 
     level = Level.ERROR
     advice = "Check the disk, or etcd: see controller/OPERATIONS.md."

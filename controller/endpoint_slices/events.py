@@ -40,7 +40,7 @@ BROKERS_SHOWN_MAX: Final = 20
 
 
 class EndpointSliceWritten(Event, frozen=True, kw_only=True):
-    """The addresses of a set's brokers were published: the EndpointSlice `slice` has `brokers` now."""
+    """The addresses of a set's brokers were published: the EndpointSlice `slice` now has `brokers`."""
 
     broker: str
     slice: str
@@ -48,9 +48,9 @@ class EndpointSliceWritten(Event, frozen=True, kw_only=True):
 
 
 class EndpointSlicesFailing(Event, frozen=True, kw_only=True):
-    """Where the brokers of a set are could not be published. It is tried again after 1, 2, 5, 10, 20, then each 30 s.
-    Failovers do not depend on it; a broker that has moved is not found by HAProxy meanwhile. Each reason is logged
-    once, for the first set that fails for it, and anew when a set fails for another one; 20 lines a minute at most."""
+    """The addresses of a set's brokers could not be published. This is retried after 1, 2, 5, 10 and 20 s, then every
+    30 s. Failovers do not depend on it, but HAProxy does not find a broker that has moved. A reason is logged for the
+    first set that fails with it, and again when a set fails with another; at most 20 lines a minute."""
 
     level = Level.WARNING
     advice = "Do what `error` says: see docs/role-addresses-kubernetes.md."
@@ -63,16 +63,16 @@ class EndpointSlicesFailing(Event, frozen=True, kw_only=True):
 
 
 class EndpointSlicesRecovered(Event, frozen=True, kw_only=True):
-    """The addresses of a set's brokers are published again, after so many failures in a row. Only sets with a line
-    `endpoint_slices_failing` have one."""
+    """The addresses of a set's brokers are published again, after `failures` failures in a row. Logged only after a
+    line `endpoint_slices_failing` of the set."""
 
     broker: str
     failures: int
 
 
 class BrokersNotPublished(Event, frozen=True, kw_only=True):
-    """Brokers of a set are in no EndpointSlice, so HAProxy does not know where they are and holds connections while one
-    of them is master. `left_out` has the reason of each by its id; empty: all are published."""
+    """Brokers of a set are in no EndpointSlice, so HAProxy does not know their addresses and holds connections while
+    one of them is master. `left_out` has the reasons by broker id; empty: all are published."""
 
     level = Level.WARNING
     advice = (

@@ -238,7 +238,7 @@ class LeadershipLost(Event, frozen=True, kw_only=True):
 
 
 class StoreFailed(Event, frozen=True, kw_only=True):
-    """A change was not stored, or its outcome is unknown. The request is refused; the next one decides anew."""
+    """A change was not stored, or its outcome is unknown. The request is refused; the next one is decided again."""
 
     level = Level.ERROR
     advice = "Check the disk, or etcd: see controller/OPERATIONS.md."
@@ -280,8 +280,8 @@ class HostsSilent(Event, frozen=True, kw_only=True):
 
 
 class SilentHostsGivenUp(Event, frozen=True, kw_only=True):
-    """Most hosts were silent for a minute while another one sent heartbeats. Their brokers are judged like any other
-    from now on, and their masters replaced."""
+    """Most hosts were silent for a minute while another one sent heartbeats. From now on their brokers are judged like
+    any others, and their masters are replaced."""
 
     level = Level.ERROR
     advice = "Start the hosts or repair the network. Brokers that return follow the new masters."
@@ -354,7 +354,7 @@ class BrokerIdApplied(Event, frozen=True, kw_only=True):
 
 class BrokerStarted(Event, frozen=True, kw_only=True):
     """A broker started, or was adopted, and registered with its id. `adopted` is true at each start of a broker that
-    was taken in with an id that it had: of another controller, or one whose place had gone to others."""
+    was taken in with an id of its own: from another controller, or one that had since gone to another broker."""
 
     keys = ("cluster", "broker", "broker_id", "addr", "old_addr", "adopted")
     registrant: Registrant
@@ -633,8 +633,8 @@ class MasterElected(_Election, frozen=True, kw_only=True):
 
 
 class UncleanMasterElected(_Election, frozen=True, kw_only=True):
-    """A broker became master that may lack acknowledged messages: it is outside the SyncStateSet, as
-    enableElectUncleanMaster allows, or no log has any more what it was known to have (`log_shrank`)."""
+    """The new master may lack acknowledged messages: it is outside the SyncStateSet, as enableElectUncleanMaster
+    allows, or every log has lost data that it was known to have (`log_shrank`)."""
 
     level = Level.ERROR
     advice = "Set enableElectUncleanMaster to false again. Compare the logs with `mqadmin getBrokerEpoch`."
@@ -646,8 +646,8 @@ class UncleanMasterElected(_Election, frozen=True, kw_only=True):
 
 class LogShrank(Event, frozen=True, kw_only=True):
     """A broker in sync reports `lost_bytes` less of its log than it was known to have: its disk is empty or not
-    mounted, an older copy was put back, or a power failure took the end. It is not elected while another one that is
-    away may have the rest; `new_master` is who leads all the same."""
+    mounted, an older copy was restored, or a power failure took the end. It is not elected while an absent broker may
+    have the rest; `new_master` leads nevertheless."""
 
     level = Level.ERROR
     advice = (
@@ -680,7 +680,7 @@ class MasterKept(_Election, frozen=True, kw_only=True):
 
 
 class ElectionFailed(_Election, frozen=True, kw_only=True):
-    """A set has no master and takes no messages: no living broker is certain to have all of them. `reason` says why."""
+    """A set has no master and accepts no messages; `reason` says why no living broker is certain to have all."""
 
     level = Level.ERROR
     advice = (
@@ -736,9 +736,9 @@ class MasterEpochDisputed(Event, frozen=True, kw_only=True):
 
 
 class RoleNotificationResent(Event, frozen=True, kw_only=True):
-    """The master has not confirmed its epoch, so the brokers of the set are notified of it again. This controller is
-    new, and nothing was written between the last two elections, or the controller that held the last one ended before
-    it notified anybody."""
+    """The master has not confirmed its epoch, so the brokers of the set are notified of it again. The leader is new,
+    and either nothing was written between the last two elections, or the former leader ended before it notified any
+    broker."""
 
     cluster: str
     broker: str

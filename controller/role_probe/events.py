@@ -62,8 +62,8 @@ class ProbeGap(NamedTuple):
 
 
 class RoleProbeGapEnded(Event, frozen=True, kw_only=True):
-    """For `gap_ms` no message of the probe was acknowledged by a set: so long a producer that polls routes each 30 s
-    would have waited. `failed` sends failed within it, the last one for `error`; 0: one only took long."""
+    """A set acknowledged no probe message for `gap_ms`, as long as a producer that polls routes every 30 s would have
+    waited. `failed` sends failed in that time, the last one with `error`; 0: a send only took long."""
 
     level = Level.WARNING
     advice = "Compare with /v1/elections. If it is longer than the failover: docs/role-addresses.md."
@@ -89,7 +89,7 @@ class RoleProbeGapEnded(Event, frozen=True, kw_only=True):
 
 
 class RoleProbeRouteMissing(Event, frozen=True, kw_only=True):
-    """There is no route of roleProbeTopic, so no set is probed. It is tried again every 5 s, and logged once for each
+    """roleProbeTopic has no route, so no set is probed. This is checked again every 5 s, and logged once for each
     `error`."""
 
     level = Level.WARNING

@@ -26,8 +26,8 @@ MASTERS_WAITS: Final = Gauge("masters_waits", "Requests at /v1/masters that wait
 
 
 class MasterServes(Event, frozen=True, kw_only=True):
-    """An elected master has changed to master and takes messages, `duration_ms` after its election was stored; role
-    checks answer `up` for it only now. With `repeated` a new leader has found it so."""
+    """An elected master accepts messages, `duration_ms` after its election was stored; role checks answer `up` for it
+    from now on. With `repeated` a new leader found it in this state."""
 
     keys = ("cluster", "broker", "broker_id", "addr", "master_epoch", "duration_ms", "repeated")
     change: RoleChange
@@ -57,8 +57,8 @@ class MasterServes(Event, frozen=True, kw_only=True):
 
 
 class RoleAnswerChanged(Event, frozen=True, kw_only=True):
-    """Role checks of a broker are answered otherwise than before: proxies end its sessions at `failed`, `superseded`
-    and `held`, and send clients to it at `serves`. Answers in doubt change nothing there and are not logged."""
+    """The answer to role checks of a broker changed: proxies end its sessions at `failed`, `superseded` and `held`, and
+    send clients to it at `serves`. Uncertain answers change nothing there and are not logged."""
 
     keys = ("cluster", "broker", "broker_id", "addr", "master_epoch", "old", "new")
     key: BrokerKey

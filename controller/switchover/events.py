@@ -44,8 +44,7 @@ class _OfSwitchover(Event, frozen=True, kw_only=True):
 
 
 class SwitchoverBegun(_OfSwitchover, frozen=True, kw_only=True):
-    """An operator, or a rolling restart, has begun a switchover. With `held`, role checks are answered so that proxies
-    hold clients."""
+    """An operator, or a rolling restart, has begun a switchover. With `held`, role checks make proxies hold clients."""
 
     keys = (*_OfSwitchover.keys, "held", "warnings", "requested_by", "reason")
     audit = True
@@ -61,7 +60,7 @@ class SwitchoverBegun(_OfSwitchover, frozen=True, kw_only=True):
 
 
 class SwitchoverRefused(Event, frozen=True, kw_only=True):
-    """A switchover was requested and not begun; nothing was changed."""
+    """A switchover was requested but not begun; nothing was changed."""
 
     level = Level.WARNING
     advice = "Do what `problem` says, then request it again."
@@ -76,8 +75,8 @@ class SwitchoverRefused(Event, frozen=True, kw_only=True):
 
 
 class SwitchoverPhaseEntered(_OfSwitchover, frozen=True, kw_only=True):
-    """A switchover is in another phase, after `lasted_ms` in the one before; `evidence` is why that one ended. In HOLD
-    clients begin to be held, in VERIFY they reach the new master."""
+    """A switchover entered another phase, after `lasted_ms` in the former one, which ended because of `evidence`. From
+    HOLD on clients are held; in VERIFY they reach the new master."""
 
     keys = (*_OfSwitchover.keys, "from_phase", "to_phase", "lasted_ms", "evidence")
     before: Switchover
@@ -114,12 +113,12 @@ class _GivenUp(SwitchoverFinished, frozen=True, kw_only=True):
 
 
 class SwitchoverFailed(_GivenUp, frozen=True, kw_only=True):
-    """A switchover has ended without the new master, for the reason in `problem`. Clients are held no longer. FAILED:
-    nothing was changed, unless `problem` says so. INTERRUPTED: another election decided meanwhile, or another
-    controller leads."""
+    """A switchover has ended without the new master, for the reason in `problem`. Clients are no longer held. FAILED:
+    nothing was changed, unless `problem` says so. INTERRUPTED: another election took place, or another controller
+    leads."""
 
     level = Level.WARNING
-    advice = "End the reason, then request it again: see docs/role-addresses-switchover.md."
+    advice = "Remove the cause, then request it again: see docs/role-addresses-switchover.md."
 
 
 class SwitchoverRolledBack(_GivenUp, frozen=True, kw_only=True):
@@ -171,11 +170,11 @@ class _RestartEntered(_OfRestart, frozen=True, kw_only=True):
 
 
 class RollingRestartPhaseEntered(_RestartEntered, frozen=True, kw_only=True):
-    """A rolling restart is in another phase. In RESTART the operator is to restart broker `broker_id` now; `left` are
-    the brokers that were not restarted yet."""
+    """A rolling restart entered another phase. In RESTART, restart broker `broker_id` now; brokers in `left` have not
+    been restarted yet."""
 
     keys = (*_OfRestart.keys, "from_phase", "to_phase", "lasted_ms", "evidence", "broker_id", "left")
-    advice = "Restart that broker, and no other one."
+    advice = "In RESTART: restart that broker, and no other."
 
 
 class RollingRestartEnded(_RestartEntered, frozen=True, kw_only=True):
@@ -184,7 +183,7 @@ class RollingRestartEnded(_RestartEntered, frozen=True, kw_only=True):
 
     keys = (*_OfRestart.keys, "from_phase", "to_phase", "lasted_ms", "evidence", "left", "duration_ms")
     advice = (
-        "None for DONE. After FAILED end the reason, then begin another one with brokerIds: see "
+        "None for DONE. After FAILED remove the cause, then begin another restart with brokerIds: see "
         "docs/role-addresses-switchover.md."
     )
 
@@ -193,11 +192,11 @@ class RollingRestartEnded(_RestartEntered, frozen=True, kw_only=True):
 
 
 class RollingRestartLookFailed(Event, frozen=True, kw_only=True):
-    """A look at a rolling restart could not be stored, or an operator has changed it meanwhile. It is repeated after
-    1 s."""
+    """A check of a rolling restart could not be stored, or an operator changed the restart meanwhile. The check is
+    repeated after 1 s."""
 
     level = Level.WARNING
-    advice = 'If it goes on, check the store: see controller/OPERATIONS.md, section "etcd".'
+    advice = 'If it persists, check the store: see controller/OPERATIONS.md, section "etcd".'
     broker: str
     error: Exception
 

@@ -30,9 +30,7 @@ def open_history(folder: str) -> History:
         raise NoHistory(f"{folder} is a URI: histories are read from folders of this machine, mounted ones too")
     path = Path(folder).expanduser()
     if not (path / LANDING).is_dir():
-        raise NoHistory(
-            f"there is no history in {path}; give the folder that the servers have as historyDir with --history"
-        )
+        raise NoHistory(f"there is no history in {path}: give the historyDir of the servers with --history")
     return History(path)
 
 
@@ -41,7 +39,7 @@ def time_in(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no time; write 2026-11-21T20:00:00 (UTC)") from None
+        raise ValueError(f"{text!r} is not a time; write 2026-11-21T20:00:00 (UTC)") from None
     if time.year not in _YEARS:
         raise ValueError(f"{text!r} is no time of a history")
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
@@ -50,7 +48,7 @@ def time_in(text: str) -> datetime:
 def span_of(first: datetime | None, last: datetime | None, now: datetime) -> tuple[datetime, datetime]:
     """Return the times between which a timeline is, the hour until `last` or now; raises ValueError with a sentence."""
     if first is not None and first > (last or now):
-        raise ValueError(f"--from has to be before {'--to' if last else 'now'}")
+        raise ValueError(f"--from must be before {'--to' if last else 'now'}")
     end = last or now
     return first or end - _HOUR, end
 

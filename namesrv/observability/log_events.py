@@ -98,8 +98,8 @@ UNREGISTRATION_IGNORED: Final = info(
 TOPICS_NOT_COPIED: Final = error(
     "topics_not_copied",
     ("broker", "topics", "sample_topics"),
-    "The new master of a set lacks `topics` topics that the set's routes have: they were created when it had "
-    "not copied them yet. Clients get the routes, and the broker refuses their messages.",
+    "The new master of a set lacks `topics` topics that the set's routes have: it had not copied them yet when it "
+    "took over. Clients get the routes, and the broker refuses their messages.",
     "Create the topics again on that set, or delete them; follow the runbook TopicsLost.",
 )
 BROKER_SET_STORE_FAILED: Final = warning(
@@ -149,27 +149,28 @@ ROLE_ADDRESSES_LOADED: Final = info(
     ("source", "rules", "digest"),
     "The rules of role addresses were read and are in force: at their next poll clients get those addresses "
     "that lead to their brokers.",
-    "Compare `digest` with that of the other NameServers: it has to be the same everywhere.",
+    "Compare `digest` with the other NameServers: it must be the same everywhere.",
     audit=True,
 )
 ROLE_ADDRESSES_REFUSED: Final = error(
     "role_addresses_refused",
     ("source", "problems"),
-    "The file of role addresses has mistakes, so the rules before it stay in force, after a start none.",
+    "The file of role addresses has mistakes, so the former rules stay in force; after a start, none.",
     "Correct the file; each of `problems` has its line. It is read again by itself.",
     audit=True,
 )
 ROLE_ADDRESS_IGNORED: Final = error(
     "role_address_ignored",
     ("broker", "addr", "owner", "line"),
-    "A role address is the own one of a broker of `owner`, so the rule is not applied: it would never move.",
+    "A role address is the own address of a broker of `owner`, so the rule is not applied: the address would never "
+    "move.",
     "Give the address of a proxy, or one that moves with the role, or stop the broker that registers with it.",
 )
 
 ROLE_ADDRESS_APPLIED: Final = info(
     "role_address_applied",
     ("broker", "broker_id", "addr"),
-    "A role address leads to the broker for which it stands: clients get it from now on.",
+    "A role address leads to its broker: clients get it from now on.",
 )
 ROLE_ADDRESS_NOT_APPLIED: Final = error(
     "role_address_not_applied",
@@ -207,15 +208,15 @@ ROLE_ADDRESS_STORE_FAILED: Final = error(
 WATCHER_REFUSED: Final = warning(
     "watcher_refused",
     ("watch", "peer", "watchers_max"),
-    "A client that wants to watch `routes` or the `cluster` was answered 503: all places "
-    "of routeWatchersMax are taken, and no other host has more of them.",
-    "Find who holds so many open, or raise routeWatchersMax; a watcher takes some 30 KiB.",
+    "A client that wants to watch `routes` or the `cluster` was answered 503: routeWatchersMax is reached, and no "
+    "other host has more watchers.",
+    "Find out which client holds so many, or raise routeWatchersMax; a watcher takes about 30 KiB.",
 )
 WATCHER_STALLED: Final = warning(
     "watcher_stalled",
     ("watch", "peer", "sample_topics"),
-    "The connection of a watcher was closed: it read nothing of what was sent for 60 s.",
-    "Look at the client, which hangs; when it connects again it gets what it missed, or a gap.",
+    "The connection of a watcher was closed: it read nothing for 60 s.",
+    "Check the client, which hangs; when it reconnects it gets what it missed, or is told of a gap.",
 )
 
 #: These events and those of any server, in the order of the page.

@@ -34,7 +34,7 @@ class OffsetsLoaded(Event, frozen=True, kw_only=True):
 
 
 class OffsetsLoadFailed(Event, frozen=True, kw_only=True):
-    """The offsets could not be loaded; that is tried again, and logged when the error changes.
+    """The offsets could not be loaded; this is retried, and logged when the error changes.
 
     Until then reads answer `unavailable`, changes 503.
     """
@@ -45,7 +45,7 @@ class OffsetsLoadFailed(Event, frozen=True, kw_only=True):
 
 
 class OffsetsCompensated(Event, frozen=True, kw_only=True):
-    """The local file held acknowledged offsets of so many queues that etcd did not have yet; it has them now."""
+    """The local file held acknowledged offsets of `queues` queues that etcd lacked; etcd has them now."""
 
     queues: int
 
@@ -54,14 +54,14 @@ class OffsetsCompensated(Event, frozen=True, kw_only=True):
 
 
 class CommitsLost(Event, frozen=True, kw_only=True):
-    """The log of the local file is damaged, and so many transactions behind the damage are lost.
+    """The log of the local file is damaged, and the `transactions` transactions after the damage are lost.
 
-    Groups read again what these committed; a group that was new in them has no offset. After a power failure the last
+    Groups read again what these had committed; a group that was new has no offset. After a power failure the last
     transaction may never have been acknowledged.
     """
 
     level = Level.ERROR
-    advice = "Check the disk. Reset groups that must not begin anew before they start; repeat the last resets."
+    advice = "Check the disk. Reset groups that must not start over before you start them; repeat the last resets."
     transactions: int
 
     def counted(self) -> Iterator[Count]:
@@ -69,18 +69,18 @@ class CommitsLost(Event, frozen=True, kw_only=True):
 
 
 class LocalOffsetsDropped(Event, frozen=True, kw_only=True):
-    """So many queues keep what etcd has, not the newer offset that only the local file of this manager has.
+    """`queues` queues keep the offset in etcd, not the newer one in the local file of this manager.
 
-    Another manager has led since this one stopped, or etcd is another one, or was restored from a backup.
+    Another manager has led since this one stopped, or etcd was replaced or restored from a backup.
     """
 
     level = Level.WARNING
-    advice = "None: groups read again what they consumed last. Name those that must not in `writeThroughGroups`."
+    advice = "None: groups read their last messages again. List groups that must not in `writeThroughGroups`."
     queues: int
 
 
 class FlushFailed(Event, frozen=True, kw_only=True):
-    """Offsets could not be written to etcd; that is tried again, and logged once until it succeeds.
+    """Offsets could not be written to etcd; this is retried, and logged once until it succeeds.
 
     Acknowledged offsets are safe in the local file. Beyond `dirtyKeysMax` queues further commits are refused.
     """
@@ -91,7 +91,7 @@ class FlushFailed(Event, frozen=True, kw_only=True):
 
 
 class FlushRecovered(Event, frozen=True, kw_only=True):
-    """Offsets are written to etcd again, after so many attempts that failed."""
+    """Offsets are written to etcd again, after `failures` failed attempts."""
 
     failures: int
 
@@ -113,7 +113,7 @@ class RowsFlushed(Event, frozen=True, kw_only=True):
 
 
 class RowUnreadable(Event, frozen=True, kw_only=True):
-    """The stored offsets of a group in a topic cannot be read: they are `unavailable`, and not written over."""
+    """The stored offsets of a group in a topic cannot be read: they are `unavailable`, and not overwritten."""
 
     level = Level.ERROR
     advice = "Do what `error` says, then restart the manager."
@@ -121,7 +121,7 @@ class RowUnreadable(Event, frozen=True, kw_only=True):
 
 
 class ForeignKeyFound(Event, frozen=True, kw_only=True):
-    """etcd holds a key among the rows of offsets that is not this program's; it is left alone."""
+    """etcd holds a foreign key among the rows of offsets; it is left alone."""
 
     level = Level.WARNING
     advice = "Delete the key, once you know whose it is."
@@ -137,7 +137,7 @@ class LocalFileFailed(Event, frozen=True, kw_only=True):
 
 
 class CommitsRefused(Event, frozen=True, kw_only=True):
-    """Commits are answered 429: etcd lacks the offsets of so many queues, all that `dirtyKeysMax` allows.
+    """Commits are answered 429: etcd lacks the offsets of `dirty_keys` queues, as many as `dirtyKeysMax` allows.
 
     Logged once until etcd has them.
     """
@@ -148,9 +148,9 @@ class CommitsRefused(Event, frozen=True, kw_only=True):
 
 
 class OffsetsLeftDirty(Event, frozen=True, kw_only=True):
-    """The manager ends, and etcd lacks the newest offsets of so many queues. They are in the local file.
+    """The manager ends while etcd lacks the newest offsets of `dirty_keys` queues. They are in the local file.
 
-    The next start of this manager writes them, if no other one has led by then.
+    The next start of this manager writes them, unless another one has led by then.
     """
 
     level = Level.ERROR
@@ -159,9 +159,9 @@ class OffsetsLeftDirty(Event, frozen=True, kw_only=True):
 
 
 class OffsetsChanged(Event, frozen=True, kw_only=True):
-    """An operator has reset or deleted the offsets of so many queues; `groups` and `topics` name up to ten of them.
+    """An operator has reset or deleted the offsets of `queues` queues; `groups` and `topics` name up to ten of them.
 
-    Unless `is_certain` the store did not answer in time, or this manager ceased to lead: they may be as before.
+    Unless `is_certain`, the store did not answer in time or this manager ceased to lead; they may be unchanged.
     """
 
     audit = True

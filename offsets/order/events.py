@@ -77,7 +77,8 @@ class BrokerLockOverlap(_OfOverlap, frozen=True, kw_only=True):
 
 
 class BrokerLockOverlapEnded(_OfOverlap, frozen=True, kw_only=True):
-    """One of the two does not hold the queue any more: it `released` it, its lock `expired`, or it is `lost`."""
+    """One of the two clients no longer holds the queue: it `released` it, its lock `expired`, or the client is
+    `lost`."""
 
     level = Level.INFO
     event_type = "overlap_ended"
@@ -92,8 +93,8 @@ class BrokerLockOverlapEnded(_OfOverlap, frozen=True, kw_only=True):
 class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
     """A new master got the locks of the clients of an orderly group in a topic.
 
-    `held_by_another`: another client was faster; `unanswered`: the master did not answer, so the lock may be taken or
-    not; `unconfirmed`: the client did not confirm in time that it holds the queue.
+    `held_by_another`: another client was faster; `unanswered`: the master did not answer, so the lock may or may not
+    be taken; `unconfirmed`: the client did not confirm in time that it holds the queue.
     """
 
     cluster: str
@@ -126,7 +127,7 @@ class BrokerLocksReplayed(Event, frozen=True, kw_only=True):
 
 
 class BrokerLocksReleased(Event, frozen=True, kw_only=True):
-    """Locks that a new master was given were given up again, for their client has lost the queues since."""
+    """Replayed locks were released again, because their client has lost the queues since."""
 
     cluster: str
     group: str
@@ -139,7 +140,7 @@ class BrokerLocksReleased(Event, frozen=True, kw_only=True):
 
 
 class OrderlyGroupsUnreadable(Event, frozen=True, kw_only=True):
-    """The declared orderly groups cannot be read from the store, so none is followed until they can."""
+    """The declared orderly groups cannot be read from the store, so none is watched until they can."""
 
     level = Level.ERROR
     advice = "Repair the store; a damaged `orderly-groups.json` has its predecessor beside it, with `.bak`."
@@ -147,7 +148,8 @@ class OrderlyGroupsUnreadable(Event, frozen=True, kw_only=True):
 
 
 class OrderlyChanged(Event, frozen=True, kw_only=True):
-    """A group was declared orderly: its holders are followed and its locks replayed. Or it is not any more."""
+    """A group was declared orderly, so its lock holders are watched and its locks replayed; or the declaration was
+    withdrawn."""
 
     audit = True
     writer: str

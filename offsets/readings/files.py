@@ -48,9 +48,9 @@ _PAUSE_S: Final = 0.2
 
 
 class ReadingsNotKept(Event, frozen=True, kw_only=True):
-    """Readings are not stored, as a full disk refuses them; told again once one was stored and the next is not.
+    """Readings cannot be stored, as on a full disk; logged again if it recurs.
 
-    What is in memory goes on: a repair needs the last minute alone, restores to a moment lack these readings.
+    Repairs need only the last minute, which is in memory; restores to a moment lack these readings.
     """
 
     level = Level.ERROR
@@ -60,10 +60,10 @@ class ReadingsNotKept(Event, frozen=True, kw_only=True):
 
 
 class ReadingFileSkipped(Event, frozen=True, kw_only=True):
-    """A file of readings is damaged, or of another release: it is left alone, and what it has is not known."""
+    """A file of readings is damaged, or of another release: it is left alone and not read."""
 
     level = Level.WARNING
-    advice = "Remove it. Check the disk if there are more of them."
+    advice = "Remove it. If there are more, check the disk."
     path: str
     problem: str
 

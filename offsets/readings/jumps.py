@@ -134,9 +134,9 @@ class _Jumped(Event, frozen=True, kw_only=True):
 
 
 class OffsetsMovedBack(_Jumped, frozen=True, kw_only=True):
-    """Offsets of a set jumped as its master changed or started again (`failover`, `restart`, `lost`).
+    """Offsets of a set jumped when its master changed or restarted (`failover`, `restart`, `lost`).
 
-    `group` is the one that reads the most again.
+    `group` reads the most messages again.
     """
 
     level = Level.WARNING
@@ -144,14 +144,14 @@ class OffsetsMovedBack(_Jumped, frozen=True, kw_only=True):
 
 
 class OffsetsWereSet(_Jumped, frozen=True, kw_only=True):
-    """Offsets were set back or far forward, or deleted, while their master ran: somebody did that (`reset`, `deleted`).
+    """Offsets were set back, set far forward or deleted while their master ran, by a user or tool (`reset`, `deleted`).
 
-    `group` is the one with the most messages in between.
+    `group` has the most messages in between.
     """
 
     level = Level.INFO
     advice = (
-        "None if you know who; otherwise `rmq offsets jumps` names the groups, and `rmq offsets restore` undoes it."
+        "None if it was intended; otherwise `rmq offsets jumps` names the groups, and `rmq offsets restore` undoes it."
     )
 
 

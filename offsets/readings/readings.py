@@ -61,7 +61,7 @@ FILE_BYTES: Final = Gauge("readings_file_bytes", "What the files of readings tak
 
 
 class MasterNotRead(Event, frozen=True, kw_only=True):
-    """A master cannot be read; told once until it can. A repair after a failover goes by the last reading."""
+    """A master cannot be read; logged once until it can. A repair after a failover uses the last reading."""
 
     level = Level.WARNING
     advice = "Check that the broker answers 28, 43 and 1007 to this manager."
@@ -77,7 +77,7 @@ class ReplicaCopiesNothing(Event, frozen=True, kw_only=True):
     """
 
     level = Level.WARNING
-    advice = "Update brokers of 5.5.0 to 5.5.1; of others read the broker's log."
+    advice = "Update brokers of 5.5.0 to 5.5.1; for other releases read the broker's log."
     broker: str
     addr: str
 

@@ -187,24 +187,27 @@ class _RunEvent(Event, frozen=True, kw_only=True):
 
 
 class OffsetsRepaired(_RunEvent, frozen=True, kw_only=True):
-    """A broker became master, or started again, and the offsets of its groups are right or were set right."""
+    """A broker became master or restarted, and the offsets of its groups are correct or were corrected."""
 
     level = Level.INFO
 
 
 class OffsetsLost(_RunEvent, frozen=True, kw_only=True):
-    """A broker became master, or started again, with older offsets or without the end of its log.
+    """A broker became master or restarted, with older offsets or without the end of its log.
 
     `would_change` offsets wait for `rmq offsets repair RUN`: until then groups read `messages_again` messages again,
-    and skip up to `messages_skipped`. Of `not_proved` and `failed` ones `rmq offsets repairs RUN` says why.
+    and skip up to `messages_skipped`.
     """
 
     level = Level.WARNING
-    advice = "`rmq offsets repairs RUN` says why, and `rmq offsets repair RUN` writes what would change."
+    advice = (
+        "`rmq offsets repairs RUN` gives the reasons for `not_proved` and `failed`; `rmq offsets repair RUN` writes "
+        "what would change."
+    )
 
 
 class RepairApplied(_RunEvent, frozen=True, kw_only=True):
-    """An operator has let a repair write what it had reported (`rmq offsets repair RUN`)."""
+    """An operator applied a repair that had only been reported (`rmq offsets repair RUN`)."""
 
     level = Level.WARNING
     audit = True
@@ -229,7 +232,7 @@ class RepairNotKept(Event, frozen=True, kw_only=True):
     """A run of a repair cannot be stored, or a stored one cannot be read: it cannot be applied after a restart."""
 
     level = Level.WARNING
-    advice = "Look after the disk of storePath."
+    advice = "Check the disk of storePath."
     error: str
 
 

@@ -187,8 +187,8 @@ class OffsetsRestored(Event, frozen=True, kw_only=True):
 
 
 class OperationNotKept(Event, frozen=True, kw_only=True):
-    """What an operation did cannot be stored, or a stored one cannot be read: it cannot be undone by its id."""
+    """The record of an operation cannot be stored or read, so the operation cannot be undone by its id."""
 
     level = Level.WARNING
-    advice = "Look after the disk of storePath."
+    advice = "Check the disk of storePath."
     error: str

@@ -43,13 +43,13 @@ _REASON_CHARACTERS_MAX: Final = 300
 
 
 class ControllerFollowed(Event, frozen=True, kw_only=True):
-    """The masters of broker sets come from this controller, which leads, from here on."""
+    """From now on this controller, which leads, reports the masters of broker sets."""
 
     url: str
 
 
 class ControllerUnusable(Event, frozen=True, kw_only=True):
-    """A controller of controllerHttpAddr does not answer as the one that leads; once a minute for each.
+    """A controller of controllerHttpAddr does not answer as the leader; logged once a minute for each.
 
     Nothing is read from brokers or written to them until one does.
     """

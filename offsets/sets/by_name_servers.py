@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 
 
 class NamesrvUnusable(Event, frozen=True, kw_only=True):
-    """A NameServer of namesrvAddr does not answer, or with rows that cannot be read; once a minute for each.
+    """A NameServer of namesrvAddr does not answer, or sends unreadable rows; logged once a minute for each.
 
     Such rows are left out (`error` names some).
     """

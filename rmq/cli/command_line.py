@@ -15,9 +15,9 @@ from rmq.output.printable import printable
 
 DEBUG_VARIABLE: Final = "RMQ_DEBUG"
 PROGRAM: Final = "rmq"
-_SUMMARY: Final = """One command for operators of RocketMQ: of these servers, and of the Java ones.
+_SUMMARY: Final = """Show and change RocketMQ clusters, with these servers or those of Java.
 
-Every option may stand before or behind the command. Exit codes and examples: docs/rmq.md."""
+These options may stand before or after the command. Exit codes and examples: docs/rmq.md."""
 
 
 class Verb(NamedTuple):
@@ -126,7 +126,7 @@ def _check_text(arguments: Sequence[str]) -> None:
         try:
             each.encode()
         except UnicodeEncodeError:
-            raise WrongUse(f"argument {number} is no UTF-8: {each!a}") from None
+            raise WrongUse(f"argument {number} is not UTF-8: {each!a}") from None
 
 
 def _failed(sentence: str, code: ExitCode) -> int:

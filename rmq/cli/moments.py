@@ -24,5 +24,5 @@ def unix_ms_of(text: str, option: str) -> int:
     except (ValueError, OverflowError, OSError):
         unix_ms = -1
     if unix_ms < 0:
-        raise WrongUse(f"{option}: {text} is no time such as 2026-11-27T10:00:00Z")
+        raise WrongUse(f"{option}: {text} is not a time such as 2026-11-27T10:00:00Z")
     return unix_ms

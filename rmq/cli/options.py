@@ -1,4 +1,4 @@
-"""Options that every command takes, before the command or behind it; what is behind counts."""
+"""Options that every command takes, before or after its name; the later one counts."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -28,45 +28,45 @@ _COMMON: Final = {
     "controller_http": _Common(
         ("--controller-http",),
         "URL;…",
-        "HTTP of our controllers (port 9881 of each controller's host) [RMQ_CONTROLLER_HTTP]",
+        "HTTP addresses of our controllers (port 9881 of each controller's host) [RMQ_CONTROLLER_HTTP]",
     ),
     "namesrv_http": _Common(
         ("--namesrv-http",),
         "URL;…",
-        "HTTP of our NameServers, for --watch (port 9880 of each NameServer's host) [RMQ_NAMESRV_HTTP]",
+        "HTTP addresses of our NameServers, for --watch (port 9880 of each NameServer's host) [RMQ_NAMESRV_HTTP]",
     ),
     "history": _Common(
-        ("--history",), "FOLDER", "historyDir of our servers, here or mounted (~/rocketmq-history) [RMQ_HISTORY]"
+        ("--history",), "FOLDER", "historyDir of our servers, local or mounted (~/rocketmq-history) [RMQ_HISTORY]"
     ),
     "offset_manager": _Common(
         ("--offset-manager",), "URL;…", "offset managers (http://127.0.0.1:9883) [RMQ_OFFSET_MANAGER]"
     ),
     "admin_token_file": _Common(
-        ("--admin-token-file",), "FILE", "admin token, for changes by HTTP of our servers [RMQ_ADMIN_TOKEN_FILE]"
+        ("--admin-token-file",), "FILE", "file with the admin token, for changes over HTTP [RMQ_ADMIN_TOKEN_FILE]"
     ),
     "access_key_file": _Common(
         ("--access-key-file",),
         "FILE",
-        "accessKey and secretKey for ACL, as in mqadmin's tools.yml [RMQ_ACCESS_KEY_FILE]",
+        "file with accessKey and secretKey for ACL, like mqadmin's tools.yml [RMQ_ACCESS_KEY_FILE]",
     ),
-    "tls_ca": _Common(("--tls-ca",), "FILE", "TLS; servers' certificates are verified against this [RMQ_TLS_CA]"),
-    "tls_cert": _Common(("--tls-cert",), "FILE", "TLS with this certificate of yours [RMQ_TLS_CERT]"),
-    "tls_key": _Common(("--tls-key",), "FILE", "its key [RMQ_TLS_KEY]"),
-    "timeout": _Common(("--timeout",), "SECONDS", "for each request (3) [RMQ_TIMEOUT]"),
-    "output": _Common(("--output", "-o"), "table|json|jsonl|csv", "form of the output (table)"),
-    "color": _Common(("--color",), "auto|always|never", "colours (auto: in a terminal, without NO_COLOR)"),
+    "tls_ca": _Common(("--tls-ca",), "FILE", "TLS; certificates of servers are verified with this CA [RMQ_TLS_CA]"),
+    "tls_cert": _Common(("--tls-cert",), "FILE", "TLS with this client certificate [RMQ_TLS_CERT]"),
+    "tls_key": _Common(("--tls-key",), "FILE", "key of --tls-cert [RMQ_TLS_KEY]"),
+    "timeout": _Common(("--timeout",), "SECONDS", "time limit of each request (3) [RMQ_TIMEOUT]"),
+    "output": _Common(("--output", "-o"), "table|json|jsonl|csv", "output format (table)"),
+    "color": _Common(("--color",), "auto|always|never", "colours (auto: in a terminal, unless NO_COLOR is set)"),
 }
 #: Those without a value.
 _SWITCHES: Final = {
-    "tls": _Common(("--tls",), "", "TLS without a look at certificates, unless --tls-ca is given [RMQ_TLS=true]"),
-    "no_header": _Common(("--no-header",), "", "no line with the names of columns"),
+    "tls": _Common(("--tls",), "", "TLS; certificates are verified only with --tls-ca [RMQ_TLS=true]"),
+    "no_header": _Common(("--no-header",), "", "omit the line with column names"),
 }
 _CHANGING: Final = {
-    "yes": _Common(("--yes", "-y"), "", "do it without a question"),
-    "dry_run": _Common(("--dry-run",), "", "check and show what would be sent, and send nothing that changes anything"),
+    "yes": _Common(("--yes", "-y"), "", "do not ask for confirmation"),
+    "dry_run": _Common(("--dry-run",), "", "check and show the changes, but make none"),
 }
 _WATCHING: Final = {
-    WATCH_OPTION: _Common(("--watch", "-w"), "", "go on: redraw in a terminal, else a line for each change"),
+    WATCH_OPTION: _Common(("--watch", "-w"), "", "keep watching: redraw in a terminal, otherwise print each change"),
 }
 
 

@@ -31,7 +31,7 @@ def profile_of(wanted: str | None, environment: Mapping[str, str]) -> Mapping[st
     document = _document(path)
     if document is None:
         if name or environment.get(CONFIG_VARIABLE):
-            raise WrongUse(f"there is no {path}, in which profiles are")
+            raise WrongUse(f"the file of profiles, {path}, does not exist")
         return {}
     profiles = document.get("profiles", {})
     name = name or document.get("current")
@@ -59,9 +59,9 @@ def _document(path: Path) -> dict[str, Any] | None:
 
                 check_private(path, file.fileno(), "profiles")
     except RecursionError:
-        raise WrongUse(f"{path} is no file of profiles: its values are nested too deeply") from None
+        raise WrongUse(f"{path} is not a file of profiles: its values are nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WrongUse(f"{path} is no TOML: {error}") from None
+        raise WrongUse(f"{path} is not TOML: {error}") from None
     except AttributeError:
         raise WrongUse(f"{path}: profiles must be tables: [profiles.NAME]") from None
     unknown = sorted(set(document) - _TOP)

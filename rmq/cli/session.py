@@ -97,7 +97,7 @@ class OperatorSession:
         if "yes" in self._options:
             return
         if not sys.stdin.isatty():
-            raise WrongUse(f"{question} Add --yes to do it, or --dry-run to see what would be sent")
+            raise WrongUse(f"{question} Add --yes to do it, or --dry-run to see the changes")
         # asyncio only notes a first Ctrl-C, and this would go on to wait for an answer, and take it.
         noting = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:

@@ -85,7 +85,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 async def watch(settings: SiteSettings, style: Style, take: Take) -> None:
     """Run a command, with an output to show its rows in, until the operator interrupts; raises CommandFailed."""
     if style.output_format == "json":
-        raise WrongUse("--watch writes a change at a time: take -o jsonl, csv or table; json is one document")
+        raise WrongUse("-o json is one document, which --watch cannot write: use -o jsonl, csv or table")
     is_screen = style.output_format == "table" and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     view = ScreenView(style) if is_screen else LinesView(style)
     run = _WatchedRun(settings, take, view)

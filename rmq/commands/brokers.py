@@ -48,7 +48,7 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.command("list", cls=ListCommand)
 @with_session
 async def list_clusters(session: OperatorSession) -> None:
-    """List clusters, as NameServers know them together. With sets that are away the exit code is 7."""
+    """List the clusters that NameServers know. Exit code 7 if broker sets are away or have no master."""
     session.changes_with_brokers()
     brokers = await session.site.cluster()
     members = grouped(places(brokers), lambda each: each.cluster)
@@ -107,10 +107,10 @@ class FactRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @click.command("list", cls=ListCommand)
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only brokers of this cluster")
-@click.option("--no-runtime", is_flag=True, help="only what the NameServer knows: no request to a broker")
+@click.option("--no-runtime", is_flag=True, help="show only what NameServers know: send brokers no requests")
 @with_session
 async def list_brokers(session: OperatorSession, cluster: str | None, *, no_runtime: bool) -> None:
-    """List brokers, and those that sets had which are away. With one that does not answer the exit code is 7."""
+    """List brokers, including those of sets that are away. Exit code 7 if one does not answer."""
     brokers = await session.site.cluster()
     found = members_of_cluster(brokers, cluster) if cluster else places(brokers)
     gone = [each for each in brokers.away.values() if cluster in (None, each.cluster)]
@@ -130,7 +130,7 @@ async def list_brokers(session: OperatorSession, cluster: str | None, *, no_runt
 @click.argument("broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names)
 @with_session
 async def show_broker(session: OperatorSession, broker: str) -> None:
-    """Show what the brokers of a set, or the one at an address, report about themselves (request 28)."""
+    """Show what a broker, or each broker of a set, reports about itself (request 28)."""
     found = members_at(await session.site.cluster(), broker)
     answers = await session.site.answers((each.address for each in found), broker_facts())
     rows = [
@@ -168,10 +168,10 @@ def _row(place: BrokerPlace, answer: Answered[BrokerRuntime] | None) -> BrokerRo
 @click.argument("broker", shell_complete=broker_names)
 @with_session
 async def drain_write(session: OperatorSession, broker: str) -> None:
-    """Take the write permission of a broker set from all its topics, at every NameServer (request 205).
+    """Stop producers from sending to a broker set: revoke write permission at every NameServer (request 205).
 
-    Producers stop to send to it with their next route, within 30 s; consumers read on. It ends when the broker
-    registers with another data version.
+    Producers follow with their next route, within 30 s; consumers read on. Any change of a topic, or a restart of the
+    broker, gives the permission back.
     """
     await _at_all(session, broker, "drain-write", wipe_write_perm)
 
@@ -182,7 +182,7 @@ async def drain_write(session: OperatorSession, broker: str) -> None:
 async def restore_write(session: OperatorSession, broker: str) -> None:
     """Give all topics of a broker set read and write permission, at every NameServer (request 327).
 
-    Also those that were never to be written to: until the broker registers again, every topic has permission 6.
+    Read-only topics get it too, until any topic changes or the broker restarts.
     """
     await _at_all(session, broker, "restore-write", add_write_perm)
 
@@ -205,16 +205,16 @@ class AnyAnswer(msgspec.Struct, frozen=True):
 @click.argument("broker")
 @with_session
 async def forget_set(session: OperatorSession, broker: str) -> None:
-    """Let every NameServer forget a broker set that was decommissioned: it is shown as away no more.
+    """Make every NameServer forget a decommissioned broker set, which is no longer shown as away.
 
-    Needs --namesrv-http and the admin token. What controllers have stored of it is removed by `rmq controller clean`.
+    Needs --namesrv-http and the admin token. Controllers forget a set with `rmq controller clean`.
     """
     known = await session.site.cluster()
     away = known.away.get(broker)
     if broker in known.broker_sets:
         raise CommandFailed(f"{broker} is registered: there is nothing to forget")
     if away is None:
-        raise UnknownName(unknown_sentence("broker set that is away named", broker, known.away))
+        raise UnknownName(unknown_sentence("away broker set named", broker, known.away))
     settings, what = session.site.settings, f"forget {broker}"
     if session.is_dry_run:
         request = ApiRequest(path_of("broker-sets", "away"), AnyAnswer, {"limit": "1"})
@@ -229,7 +229,7 @@ async def forget_set(session: OperatorSession, broker: str) -> None:
             await call(settings, HttpServers((url,), "NameServer", "--namesrv-http"), request)
             rows.append(ChangeRow(address=url, change=what, state=state))
         except UnknownName:
-            rows.append(ChangeRow(address=url, change=what, state=state, detail="it knew nothing of it"))
+            rows.append(ChangeRow(address=url, change=what, state=state, detail="it did not know the set"))
         except CommandFailed as failure:
             failures.append(failure)
             rows.append(ChangeRow(address=url, change=what, state="failed", detail=str(failure)))

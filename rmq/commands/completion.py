@@ -32,9 +32,9 @@ _SAFE: Final = re.compile(r"(?!-)[\w%.:@+-]+")
 @click.command("completion")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def print_completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print the script, which ~/.bashrc takes by eval "$(rmq completion bash)".
+    """Print the completion script; in ~/.bashrc: eval "$(rmq completion bash)".
 
-    It offers names of topics, brokers and clusters as the NameServers of the environment or the profile know them.
+    It completes names of topics, brokers and clusters from the NameServers of the environment or the profile.
     """
     kind = get_completion_class(shell)
     assert kind is not None, "click has these three"

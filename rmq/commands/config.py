@@ -1,6 +1,6 @@
 """`rmq config get` and `rmq config set`.
 
-A server of Java takes an option that it does not have with success and ignores it, so what is set is read again.
+Java servers accept options that they do not have, and ignore them, so the values are read back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class OptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 _SERVER: Final = click.argument("server", type=click.Choice(get_args(ServerKind)))
 _AT: Final = click.option(
-    "--at", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="a broker set, or the server at an address"
+    "--at", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="a broker set, or one server by its address"
 )
 _CLUSTER: Final = click.option(
     "--cluster", metavar="NAME", shell_complete=cluster_names, help="all brokers of this cluster, slaves too"
@@ -49,9 +49,9 @@ _CLUSTER: Final = click.option(
 async def get_config(
     session: OperatorSession, server: ServerKind, names: Sequence[str], at: str | None, cluster: str | None
 ) -> None:
-    """Show options of servers, all or those named (requests 26, 319, 1010). Values that are secrets are hidden.
+    """Show all or some options of servers (requests 26, 319, 1010). Secrets are hidden.
 
-    A broker needs --at or --cluster; NameServers and controllers are all those of the site without --at.
+    Brokers need --at or --cluster. Without --at, all NameServers or controllers of the site are read.
     """
     addresses, gaps = await _places(session, server, at, cluster)
     answers = await session.site.answers(addresses, server_config(server))
@@ -78,7 +78,7 @@ async def get_config(
 async def set_config(
     session: OperatorSession, server: ServerKind, assignments: Sequence[str], at: str | None, cluster: str | None
 ) -> None:
-    """Change options of running servers (requests 25, 318, 1009), which store them, and read them again."""
+    """Change options of running servers (requests 25, 318, 1009), which store them, and read them back."""
     wanted = _assigned(assignments)
     addresses, gaps = await _places(session, server, at, cluster)
     before = await session.site.answers(addresses, server_config(server))
@@ -96,7 +96,7 @@ async def set_config(
         for address in tables
     ]
     black_listed = (
-        f"configBlackList of {address} names {name}"
+        f"{name} is in configBlackList of {address}"
         for address, table in tables.items()
         for name in wanted
         if name in table.get("configBlackList", "").split(";")
@@ -105,7 +105,7 @@ async def set_config(
     await session.change([changes], question, black_listed)
     if not session.is_dry_run:
         _check_taken(wanted, await session.site.answers(tables, server_config(server)))
-    check_gaps(gaps, "not set there: set it again once all are back")
+    check_gaps(gaps, "not set there: repeat this when all sets are back")
 
 
 async def _places(
@@ -114,7 +114,7 @@ async def _places(
     """Return where the servers are, and the sets of a cluster that lack brokers; raises CommandFailed."""
     if server == "broker":
         if (at is None) == (cluster is None):
-            raise WrongUse("name brokers with either --at or --cluster")
+            raise WrongUse("give either --at or --cluster for brokers")
         brokers = await session.site.cluster()
         found = members_of_cluster(brokers, cluster) if cluster else members_at(brokers, at or "")
         gaps = gaps_in(brokers, cluster) if cluster else []
@@ -122,7 +122,7 @@ async def _places(
             raise NotReachable(f"no broker of {cluster} is registered: {gap_names(gaps)}")
         return [each.address for each in found], gaps
     if cluster:
-        raise WrongUse(f"--cluster is for brokers: a {server} is of no cluster")
+        raise WrongUse("--cluster is only for brokers")
     site = session.site
     return [at] if at else list(site.settings.namesrv if server == "namesrv" else site.controllers), []
 
@@ -132,7 +132,7 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
     for each in assignments:
         name, equals, value = each.partition("=")
         if not (name and equals):
-            raise WrongUse(f"{each} is no NAME=VALUE")
+            raise WrongUse(f"{each} is not NAME=VALUE")
         wanted[name] = value
     return wanted
 
@@ -156,7 +156,7 @@ def _check_taken(wanted: Options, answers: Sequence[Answered[Options]]) -> None:
         if each.result.get(name, "").lower() != value.strip().lower()
     ]
     if differing:
-        raise CommandFailed(f"accepted, and not in force: {'; '.join(differing)}")
+        raise CommandFailed(f"accepted, but not in force: {'; '.join(differing)}")
 
 
 def _change(name: str, before: str, after: str) -> str:

@@ -33,7 +33,7 @@ _CLUSTER: Final = click.option(
     "--cluster",
     metavar="NAME",
     shell_complete=cluster_names,
-    help="its cluster, where a Java controller leads and no NameServer knows the set",
+    help="its cluster; needed if a Java controller leads and no NameServer knows the set",
 )
 
 
@@ -67,7 +67,7 @@ class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.command("status", cls=ListCommand)
 @with_session
 async def show_controllers(session: OperatorSession) -> None:
-    """Show the controllers and who leads (request 1005)."""
+    """Show the controllers, and which of them leads (request 1005)."""
     answers = await session.site.peer_answers(session.site.controllers, controller_metadata())
     session.show([_controller_row(each) for each in answers], ControllerRow)
     check_complete(answers, "controllers")
@@ -77,9 +77,9 @@ async def show_controllers(session: OperatorSession) -> None:
 @click.argument("brokers", nargs=-1, metavar="[BROKER]…", shell_complete=broker_names)
 @with_session
 async def list_sets(session: OperatorSession, brokers: Sequence[str]) -> None:
-    """List broker sets with masters and SyncStateSets, by the leading controller (request 1006).
+    """List broker sets with masters and SyncStateSets, from the leading controller (request 1006).
 
-    Without names all that it has stored, away or not. A Java controller lists none: those that NameServers know.
+    Without names: all stored sets; from a Java controller, those that NameServers know.
     """
     site = session.site
     leader = await site.leading_controller()
@@ -90,7 +90,7 @@ async def list_sets(session: OperatorSession, brokers: Sequence[str]) -> None:
     if found or not unknown:
         session.show([row for name in sorted(found) for row in _replica_rows(name, found[name])], ReplicaRow)
     if unknown:
-        raise UnknownName(unknown_sentence("broker set at this controller named", unknown[0], ()))
+        raise UnknownName(unknown_sentence("broker set stored by this controller named", unknown[0], ()))
 
 
 def _controller_row(answer: Answered[ReportedMetadata]) -> ControllerRow:
@@ -131,9 +131,9 @@ def _election_row() -> type[msgspec.Struct]:
 @click.argument("broker", required=False, shell_complete=broker_names)
 @with_session
 async def list_elections(session: OperatorSession, broker: str | None) -> None:
-    """List the last elections of a broker set, or of all, the newest first (HTTP, our controllers).
+    """List the last elections of one or all broker sets, newest first (HTTP of our controllers).
 
-    Where nobody was elected, advice says what to start, and force what forces a master at the cost of messages.
+    If no broker was elected, `advice` names those to start; the command in `force` makes one master and loses messages.
     """
     parameters = {"limit": str(_ELECTIONS_MAX)} | ({"prefix": broker} if broker is not None else {})
     from serving.shapes.controller import ElectionListing  # noqa: PLC0415  # as above
@@ -152,10 +152,10 @@ async def list_elections(session: OperatorSession, broker: str | None) -> None:
 @_CLUSTER
 @with_session
 async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: str | None) -> None:
-    """Make a broker the master of its set (request 1002); BROKER_ID is the one that the controller gave.
+    """Make a broker the master of its set (request 1002); BROKER_ID is the id that the controller assigned.
 
-    Refused where it is master already, is not alive, or may not be elected. Without a stop of sends it is done by
-    `switchover` of our controllers (docs/role-addresses-switchover.md).
+    Refused if it is already master, not alive, or not allowed to lead. For a change without failed sends use a
+    switchover of our controllers (docs/role-addresses-switchover.md).
     """
     leader, found = await stored_set(session.site, broker)
     _check_member(broker, found, broker_id)
@@ -163,22 +163,23 @@ async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: 
     request = elect_master(cluster, broker, broker_id).mapped(elected_text)
     change = SiteChange(leader, f"elect broker {broker_id} of {broker}", request, controller_metadata())
     refusals = await _no_election(session.site, leader, found, broker_id) if session.is_dry_run else ()
-    now = f"broker {found.master_broker_id} now" if found.master_broker_id is not None else "nobody now"
-    await session.change([[change]], f"Make broker {broker_id} the master of {broker} (it is {now})?", refusals)
+    now = f"broker {found.master_broker_id}" if found.master_broker_id is not None else "no master"
+    await session.change([[change]], f"Make broker {broker_id} the master of {broker} (now {now})?", refusals)
 
 
 @click.command("clean", cls=ChangeCommand)
 @click.argument("broker", shell_complete=broker_names)
 @click.argument("broker_ids", nargs=-1, type=click.IntRange(0), metavar="[BROKER_ID]…")
 @_CLUSTER
-@click.option("--clean-living", is_flag=True, help="also brokers that are alive; Java then ignores the ids")
+@click.option("--clean-living", is_flag=True, help="also remove brokers that are alive; Java then ignores the ids")
 @with_session
 async def clean(
     session: OperatorSession, broker: str, broker_ids: Sequence[int], cluster: str | None, *, clean_living: bool
 ) -> None:
-    """Remove brokers of a set, or with no id the whole set, from the controllers (request 1011).
+    """Remove brokers of a set, or without ids the whole set, from the controllers (request 1011).
 
-    What is removed gets a new id when it comes back. Refused for brokers that are alive.
+    A removed broker that starts again is refused until you delete its brokerIdentity; it then gets a new id. Refused
+    for brokers that are alive.
     """
     leader, found = await stored_set(session.site, broker)
     for broker_id in broker_ids:
@@ -202,7 +203,7 @@ async def _cluster_of(site: Site, broker: str, stored: ReportedBrokerSet) -> str
     known = await site.cluster()
     found = known.broker_sets.get(broker) or known.away.get(broker)
     if found is None:
-        raise WrongUse(f"no NameServer knows {broker}: name its cluster with --cluster")
+        raise WrongUse(f"no NameServer knows {broker}: give its cluster with --cluster")
     return found.cluster
 
 
@@ -210,7 +211,7 @@ async def stored_set(site: Site, broker: str) -> tuple[str, ReportedBrokerSet]:
     leader = await site.leading_controller()
     found = (await site.named_sets(leader, [broker])).get(broker)
     if found is None:
-        raise UnknownName(f"no broker set {broker} at this controller")
+        raise UnknownName(f"this controller has stored no broker set {broker}")
     return leader, found
 
 
@@ -226,7 +227,7 @@ async def _no_election(site: Site, leader: str, found: ReportedBrokerSet, broker
     if not wanted.is_alive:
         return [f"broker {broker_id} is not alive"]
     if found.master_broker_id == broker_id:
-        return [f"broker {broker_id} is the master already"]
+        return [f"broker {broker_id} is already master"]
     if wanted.is_in_sync or (await site.call(leader, server_config("controller"))).get(_UNCLEAN) == "true":
         return []
     return [f"broker {broker_id} is not in the SyncStateSet, and {_UNCLEAN} is false"]
@@ -235,13 +236,13 @@ async def _no_election(site: Site, leader: str, found: ReportedBrokerSet, broker
 def _no_cleaning(found: ReportedBrokerSet, broker_ids: Sequence[int], *, cleans_living: bool) -> Iterator[str]:
     """Yield why controllers would not remove these brokers, or without ids the whole set."""
     if not broker_ids and found.master_broker_id is not None and not cleans_living:
-        yield f"the set has a master, broker {found.master_broker_id}: name ids, or add --clean-living"
+        yield f"the set has a master, broker {found.master_broker_id}: give ids, or add --clean-living"
     living = [str(each.broker_id) for each in found.replicas if each.is_alive and each.broker_id in broker_ids]
     if living and not cleans_living:
-        yield f"brokers {', '.join(living)} are alive: add --clean-living to remove them all the same"
+        yield f"brokers {', '.join(living)} are alive: add --clean-living to remove them anyway"
     in_sync = {each.broker_id for each in found.replicas if each.is_in_sync}
     if in_sync and in_sync <= set(broker_ids) and len(set(broker_ids)) < len(found.replicas):
-        yield "only those have all messages, and no other one could lead: remove the whole set, or elect one first"
+        yield "only these have all messages, so no other could lead: remove the whole set, or elect another first"
 
 
 def elected_text(elected: ElectionAnswer) -> str:

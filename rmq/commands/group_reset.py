@@ -48,7 +48,7 @@ from rmq.site.brokers import BrokerPlace, check_gaps, not_reached, queue_ids
 from rmq.site.groups import check_group, connections_at
 from rmq.site.site import Found, Site, at_once
 
-_NOT_STORED: Final = "a reset of this queue that was requested before waits for the group's next pull"
+_NOT_STORED: Final = "an earlier reset of this queue still waits for the group's next pull"
 _NOT_RESET: Final = "the group is not reset there"
 
 
@@ -128,7 +128,7 @@ def target_of(text: str) -> ResetTarget:
         return ResetTarget(TargetKind.TIME, unix_ms_of(text, "--to"))
     except WrongUse:
         raise WrongUse(
-            f"--to: {text} is none of earliest, latest, an offset, or a time such as 2026-11-27T10:00:00Z"
+            f"--to: {text} is not earliest, latest, an offset, or a time such as 2026-11-27T10:00:00Z"
         ) from None
 
 
@@ -140,7 +140,7 @@ def way_at(broker_name: str, wanted: WantedReset, *, resets_on_server: bool, is_
         return ResetWay.COMMIT
     if wanted.target.kind is TargetKind.OFFSET or wanted.queue_id is not None:
         raise WrongUse(
-            f"{broker_name} sends members that are online only to a time, in all queues of the topic (before 5.1, or "
+            f"{broker_name} can move online members only to a time, in all queues of the topic (before 5.1, or "
             "useServerSideResetOffset=false): stop them, or reset to a time, earliest or latest, without --queue"
         )
     return ResetWay.MEMBERS
@@ -195,7 +195,9 @@ def masters_in(route: TopicRoute, broker: str | None) -> list[BrokerPlace]:
     for name in sorted(route.queues if broker is None else {broker}):
         broker_set = route.broker_sets.get(name)
         if broker_set is None or broker_set.master_address is None:
-            raise NotReachable(f"{name} has no master now: the group cannot be reset there; --broker names others")
+            raise NotReachable(
+                f"{name} has no master now, so the group cannot be reset there; choose another set with --broker"
+            )
         found.append(BrokerPlace(broker_set.cluster, name, MASTER_ID, broker_set.master_address))
     return found
 
@@ -222,7 +224,7 @@ async def _ways(site: Site, wanted: WantedReset, found: Sequence[BrokerPlace]) -
         if each.error is not None:
             raise failure_of(each.error, each.address)
         if each.result is not None and each.result.is_broadcasting:
-            raise CommandFailed(f"the members of {wanted.group} broadcast: each has its own offsets, and brokers none")
+            raise CommandFailed(f"the members of {wanted.group} broadcast: they keep their offsets themselves")
     is_online = any(each.result is not None for each in connections)
     return [
         way_at(
@@ -243,7 +245,7 @@ async def _facts_at(site: Site, wanted: WantedReset, address: str, routed: Itera
     known = sorted({*ends, *routed})
     if wanted.queue_id is not None:
         if wanted.queue_id not in known:
-            raise UnknownName(f"the topic has no queue {wanted.queue_id} there, but 0 to {len(known) - 1}")
+            raise UnknownName(f"the topic has no queue {wanted.queue_id} there, only 0 to {len(known) - 1}")
         known = [wanted.queue_id]
     facts = await _facts_of(site, wanted, address, {each: ends.get(each) for each in known})
     return [each._replace(old=old.get(each.queue_id)) for each in facts]
@@ -322,7 +324,7 @@ def failure_in(outcomes: Sequence[ResetOutcome]) -> CommandFailed | None:
     done = sum(each.row.state == "done" for each in outcomes)
     if done == len(outcomes):
         return None
-    text = f"{done} of {len(outcomes)} queues are reset: look at `rmq group offsets`, and repeat it"
+    text = f"{done} of {len(outcomes)} queues are reset: check `rmq group offsets` and repeat it"
     if any(each.row.state == "unknown" and each.error is None for each in outcomes):
         return Interrupted(text)
     if done:
@@ -353,14 +355,14 @@ async def _reset(site: Site, wanted: WantedReset, broker: BrokerReset, row: Rese
 def _sent(row: ResetRow, topic: str, offsets: Mapping[MessageQueue, int]) -> ResetOutcome:
     queue = MessageQueue(topic=topic, broker_name=row.broker_name, queue_id=row.queue_id)
     if (offset := offsets.get(queue)) is None:
-        detail = "the broker left it out: it resets only queues that are written to"
+        detail = "the broker skipped it: it resets only write queues"
         return ResetOutcome(msgspec.structs.replace(row, state="failed", detail=detail))
-    detail = f"members go to {offset} within 15 s"
+    detail = f"members move to {offset} within 15 s"
     return ResetOutcome(msgspec.structs.replace(row, state="done", new=offset, detail=detail))
 
 
 def _half_done(row: ResetRow, error: RemotingError) -> ResetOutcome:
-    detail = f"its offset is stored (15), the reset (222) is not: {sentence_of(error)}"
+    detail = f"its offset is stored (15), but the reset (222) failed: {sentence_of(error)}"
     return ResetOutcome(msgspec.structs.replace(row, state="unknown", detail=detail), error)
 
 
@@ -372,18 +374,18 @@ def _failed(row: ResetRow, error: RemotingError) -> ResetOutcome:
 @click.command("reset", cls=ChangeCommand)
 @click.argument("group", shell_complete=group_names)
 @click.option("--topic", metavar="NAME", required=True, shell_complete=topic_names, help="in this topic")
-@click.option("--to", "target", metavar="earliest|latest|TIME|OFFSET", required=True, help="where it goes on")
+@click.option("--to", "target", metavar="earliest|latest|TIME|OFFSET", required=True, help="the new position")
 @click.option("--broker", metavar="BROKER", shell_complete=broker_names, help="only on this broker set")
 @click.option("--queue", metavar="ID", type=click.IntRange(0), help="only this queue; with --broker")
 @with_session
 async def reset_group(
     session: OperatorSession, group: str, topic: str, target: str, broker: str | None, queue: int | None
 ) -> None:
-    """Let a group go on at another place of a topic: messages are read again, or skipped.
+    """Move a group to another offset of a topic: messages are read again or skipped.
 
     TIME is 2026-11-27T10:00:00Z, or mqadmin's 2026-11-27#10:00:00:000 in the zone of this machine; a number is an
-    offset. Brokers from 5.1 on send members there (15, 222). Older ones send those that are online to a time (222),
-    which takes up to 15 s; without members the offsets are committed (15).
+    offset. Brokers with useServerSideResetOffset (the default from 5.2 on) move members with their next pull (15, 222).
+    Others move online members only to a time (222), within 15 s; if none is online, the offsets are committed (15).
     """
     if queue is not None and broker is None:
         raise WrongUse("--queue needs --broker: each broker set has queues with this id")

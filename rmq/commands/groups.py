@@ -51,7 +51,7 @@ _ALL_QUEUES = -1
 _AT_CLUSTER = click.option(
     "--cluster", metavar="NAME", shell_complete=cluster_names, help="at all masters of this cluster"
 )
-_BROKER = click.option("--broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="at this master alone")
+_BROKER = click.option("--broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="only at this master")
 _CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at its masters")
 _TOPIC = click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only this topic")
 
@@ -85,18 +85,18 @@ class LongGroupRow(GroupRow, frozen=True, kw_only=True, rename="camel"):
 @click.command("list", cls=ListCommand)
 @click.argument("pattern", required=False)
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at masters of this cluster")
-@click.option("--all", "-a", "shows_all", is_flag=True, help="groups of brokers and tools too")
+@click.option("--all", "-a", "shows_all", is_flag=True, help="include groups of brokers and tools")
 @click.option("--long", "-l", "is_long", is_flag=True, help="with members, type, lag and rate (203, 208, 43)")
 @with_session
 async def list_groups(
     session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
 ) -> None:
-    """List the groups that masters have a configuration of (201), whose names contain PATTERN or match it.
+    """List the groups that masters have settings of (201) and whose names contain or match PATTERN.
 
-    Where a set is away, or has no master, groups may be missing, and the exit code is 7.
+    If a set is away or has no master, groups may be missing, and the exit code is 7.
     """
     if is_long and session.is_watched:
-        raise WrongUse("--long sends three requests for each group: watch the names without it")
+        raise WrongUse("--long sends three requests for each group: leave it out to watch the names")
     masters = await masters_of(session.site, cluster)
     answers = await session.site.answers((each.address for each in masters.found), configured_groups())
     counts: dict[str, int] = {}
@@ -192,13 +192,13 @@ async def show_group(session: OperatorSession, group: str, cluster: str | None) 
     rows = [_shown(place, at[place], connected.get(place)) for place in found if place.broker_name in sets]
     session.show(rows, GroupShownRow)
     check_requests([*definitions, *connections])
-    check_gaps(gaps, "what they have of the group is not shown")
+    check_gaps(gaps, "their part of the group is not shown")
 
 
 @click.command("connections", cls=SiteCommand)
 @click.argument("group", shell_complete=group_names)
 @_CLUSTER
-@click.option("--subscriptions", "shows_subscriptions", is_flag=True, help="what they subscribe to, in place of them")
+@click.option("--subscriptions", "shows_subscriptions", is_flag=True, help="show their subscriptions instead")
 @with_session
 async def show_connections(
     session: OperatorSession, group: str, cluster: str | None, *, shows_subscriptions: bool
@@ -220,7 +220,7 @@ async def show_connections(
     if not at:
         session.note(f"no member of {group} is connected")
     check_complete(answers, "masters")
-    check_gaps(gaps, "members that only they have are not shown")
+    check_gaps(gaps, "members connected only there are not shown")
 
 
 def _shown(
@@ -292,15 +292,15 @@ class StoredOffsetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 @click.argument("group", shell_complete=group_names)
 @_TOPIC
 @_CLUSTER
-@click.option("--no-clients", is_flag=True, help="without who holds which queue: no request to a member")
+@click.option("--no-clients", is_flag=True, help="do not ask members which queues they hold")
 @with_session
 async def show_lag(
     session: OperatorSession, group: str, topic: str | None, cluster: str | None, *, no_clients: bool
 ) -> None:
-    """Show how far a group is in each queue (208), and which member holds it (203, 307).
+    """Show the lag of a group in each queue (208), and which member holds it (203, 307).
 
-    Unknown is not 0: where the group has stored no offset (43 shows that), where its members broadcast, and where a
-    broker set is away or has no master. Queues that a topic has no more are shown while they hold messages (321).
+    A lag is unknown, not 0, if the group has stored no offset (43), if its members broadcast, and if a broker set is
+    away or has no master. Queues that a topic no longer has are shown while they hold messages (321).
     """
     site = session.site
     masters = await masters_of(site, cluster)
@@ -313,7 +313,7 @@ async def show_lag(
     if session.is_table:
         session.note(f"{group}: {_summary(read)}")
     check_requests(read.answers)
-    check_gaps(read.gaps, f"what {group} has not consumed there is not known")
+    check_gaps(read.gaps, f"the lag of {group} there is unknown")
 
 
 @click.command("offsets", cls=SiteCommand)
@@ -322,7 +322,7 @@ async def show_lag(
 @_CLUSTER
 @with_session
 async def show_offsets(session: OperatorSession, group: str, topic: str | None, cluster: str | None) -> None:
-    """Show the offsets that masters have stored of a group (43), also of queues that are not there any more."""
+    """Show the offsets that masters have stored of a group (43), including queues that no longer exist."""
     found, gaps = await masters_of(session.site, cluster)
     answers = await session.site.answers((each.address for each in found), offsets_of_groups([group]))
     rows: list[StoredOffsetRow] = [
@@ -339,7 +339,7 @@ async def show_offsets(session: OperatorSession, group: str, topic: str | None, 
     rows.sort(key=lambda row: (row.topic, row.broker_name, row.queue_id))
     session.show(rows, StoredOffsetRow)
     check_complete(answers, "masters")
-    check_gaps(gaps, "offsets that they have stored are not shown")
+    check_gaps(gaps, "offsets stored there are not shown")
 
 
 async def _holders(
@@ -347,7 +347,7 @@ async def _holders(
 ) -> Mapping[MessageQueue, Sequence[str]]:
     held = await held_queues(session.site, group, connections)
     if held.unknown:
-        session.note(f"members that did not answer what they hold: {', '.join(held.unknown)}")
+        session.note(f"members that did not say which queues they hold: {', '.join(held.unknown)}")
     return held.clients
 
 
@@ -385,7 +385,7 @@ def _count(queues: int) -> str:
 @_BROKER
 @click.option("--no-consume", is_flag=True, help="pulls are refused")
 @click.option("--no-broadcast", is_flag=True, help="members that broadcast are refused")
-@click.option("--orderly", is_flag=True, help="brokers of 5.x keep the order of messages that are popped")
+@click.option("--orderly", is_flag=True, help="keep the order of popped messages (brokers of 5.x)")
 @click.option("--retry-queues", default=1, show_default=True, type=click.IntRange(0), help="of its retry topic")
 @click.option(
     "--retry-max", default=16, show_default=True, type=click.IntRange(-1), help="before the dead-letter topic"
@@ -403,7 +403,7 @@ async def create_group(
     retry_queues: int,
     retry_max: int,
 ) -> None:
-    """Create a group at masters (request 200). Of one that exists all settings are replaced, after a question."""
+    """Create a group at masters (request 200), or replace all settings of an existing one."""
     found, gaps = chosen_masters(await session.site.cluster(), cluster, broker)
     wanted = NewSubscriptionGroup(
         group_name=group,
@@ -422,21 +422,21 @@ async def create_group(
     is_known = all(each.error is None for each in answers)
     verb = "Replace all settings of" if exists else "Create" if is_known else "Create, or replace all settings of,"
     await session.change([changes], f"{verb} group {group} on {', '.join(map(_name, found))}?{not_reached(gaps)}")
-    check_gaps(gaps, f"group {group} is not created there: create it again once all are back")
+    check_gaps(gaps, f"group {group} was not created there: repeat this when all sets are back")
 
 
 @click.command("delete", cls=ChangeCommand)
 @click.argument("group", shell_complete=group_names)
 @_AT_CLUSTER
 @_BROKER
-@click.option("--keep-offsets", is_flag=True, help="its offsets stay: a group of this name goes on there")
+@click.option("--keep-offsets", is_flag=True, help="keep its offsets for a group of the same name")
 @with_session
 async def delete_group(
     session: OperatorSession, group: str, cluster: str | None, broker: str | None, *, keep_offsets: bool
 ) -> None:
     """Remove a group from masters, with its offsets (request 207). Its retry and dead-letter topics stay.
 
-    Members that are online may let brokers create it again.
+    Brokers may create it again for members that are online.
     """
     found, gaps = chosen_masters(await session.site.cluster(), cluster, broker)
     await check_group(session.site, group, found, gaps)
@@ -444,7 +444,7 @@ async def delete_group(
     what = f"group {group}{'' if keep_offsets else ' and its offsets'}"
     changes = [SiteChange(each.address, f"delete {what} on {_name(each)}", request, broker_runtime()) for each in found]
     await session.change([changes], f"Delete {what} on {', '.join(map(_name, found))}?{not_reached(gaps)}")
-    check_gaps(gaps, "the group comes back with it")
+    check_gaps(gaps, "the group returns with them")
 
 
 def _name(place: BrokerPlace) -> str:

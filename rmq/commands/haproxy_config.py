@@ -33,7 +33,7 @@ def _urls(text: str) -> tuple[str, ...]:
         except ValueError:
             is_url = False
         if not is_url:
-            raise click.BadParameter(f"{url!r} is no URL such as http://10.0.0.1:9881")
+            raise click.BadParameter(f"{url!r} is not a URL such as http://10.0.0.1:9881")
     return urls
 
 
@@ -41,7 +41,7 @@ def _addresses(text: str) -> tuple[str, ...]:
     addresses = _parts(text)
     for address in addresses:
         if not is_address(address):
-            raise click.BadParameter(f"{address!r} is no HOST:PORT")
+            raise click.BadParameter(f"{address!r} is not HOST:PORT")
     return addresses
 
 
@@ -50,7 +50,7 @@ def _nameservers(text: str) -> tuple[str, ...]:
     for address in addresses:
         found = split_address(address)
         if found is None or ip_of(found[0]) is None:
-            raise click.BadParameter(f"{address!r} is no IP:PORT")
+            raise click.BadParameter(f"{address!r} is not IP:PORT")
     return addresses
 
 
@@ -65,35 +65,35 @@ def _ip(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text.strip("[]")))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no IP address") from None
+        raise click.BadParameter(f"{text!r} is not an IP address") from None
 
 
 def _folder(text: str) -> str:
     if not text.startswith("/") or any(ord(char) < ord(" ") for char in text):
-        raise click.BadParameter(f"{text!r} is no absolute path")
+        raise click.BadParameter(f"{text!r} is not an absolute path")
     return text.rstrip("/") or "/"
 
 
 @click.command("haproxy-config")
-@click.option("--role-addresses", metavar="FILE", help="the roleAddressFile of the NameServers")
+@click.option("--role-addresses", metavar="FILE", help="roleAddressFile of the NameServers")
 @click.option(
     "--service-sets",
     "sets_file",
     metavar="FILE",
-    help="sets whose brokers are names of Services: docs/role-addresses-kubernetes.md",
+    help="file with the broker sets that are Services: docs/role-addresses-kubernetes.md",
 )
 @click.option(
     "--controllers",
     metavar="URL,...",
     type=_urls,
-    help="HTTP addresses of the controllers, such as http://10.0.0.1:9881; the one that leads names the brokers",
+    help="HTTP addresses of the controllers, such as http://10.0.0.1:9881; the leader names the brokers",
 )
 @click.option(
     "--role-checks",
     metavar="HOST:PORT,...",
     required=True,
     type=_addresses,
-    help="the roleCheckPort of all controllers",
+    help="roleCheckPort addresses of all controllers",
 )
 @click.option(
     "--host",
@@ -101,31 +101,31 @@ def _folder(text: str) -> str:
     metavar="IP",
     multiple=True,
     type=_ip,
-    help="serve only the role addresses of this host; can be given several times (default: all)",
+    help="serve only the role addresses of this host; repeatable (default: all)",
 )
 @click.option(
     "--send-proxy",
     "sends_proxy_header",
     is_flag=True,
-    help="send the PROXY protocol to brokers, which 5.1.4 and later take",
+    help="send the PROXY protocol to brokers (5.1.4 and later)",
 )
 @click.option(
     "--nft",
     is_flag=True,
-    help="write rules for `nft -f -` instead, by which sessions end with a reset, which clients 4.9 need",
+    help="write rules for `nft -f -` instead, which end sessions with a reset (for clients 4.9)",
 )
 @click.option(
     "--instances",
     default=1,
     type=click.IntRange(1, _INSTANCES_MAX),
-    help="how many HAProxies run with this configuration: the more, the less often each checks (default: 1)",
+    help="number of HAProxies with this configuration; the more, the less often each checks (default: 1)",
 )
 @click.option(
     "--local-port",
     default=_DEFAULTS.local_port,
     show_default=True,
     type=_PORT,
-    help="a free port at 127.0.0.1 of HAProxy's host, for its own checks",
+    help="free port on 127.0.0.1 of HAProxy's host, for its own checks",
 )
 @click.option(
     "--run-folder",
@@ -133,9 +133,9 @@ def _folder(text: str) -> str:
     default=_DEFAULTS.run_folder,
     show_default=True,
     type=_folder,
-    help="where the runtime socket and the server states are",
+    help="folder of the runtime socket and the server states",
 )
-@click.option("--output", metavar="FILE", help="write the configuration there instead of to standard output")
+@click.option("--output", metavar="FILE", help="write to this file, not to standard output")
 @click.option(
     "--nameservers",
     metavar="IP:PORT,...",
@@ -145,12 +145,12 @@ def _folder(text: str) -> str:
 @click.option(
     "--health-port",
     type=_PORT,
-    help="answer over HTTP there whether HAProxy runs, and at /started whether a controller leads (default: none)",
+    help="HTTP port that reports whether HAProxy runs, and at /started whether a controller leads (default: none)",
 )
 @click.option(
     "--connections-max",
     type=click.IntRange(1, _CONNECTIONS_MAX),
-    help="connections to one set at one time; the next ones wait (default: HAProxy's own limit)",
+    help="connections to one set at a time; further ones wait (default: HAProxy's own limit)",
 )
 def write_haproxy_config(
     *,
@@ -163,22 +163,24 @@ def write_haproxy_config(
     nameservers: tuple[str, ...] | None,
     **chosen: Any,
 ) -> None:
-    """Write the configuration of an HAProxy that leads the role addresses of all broker sets to their masters.
+    """Write the configuration of an HAProxy that connects role addresses to the masters of their broker sets.
 
-    How it is used: docs/role-addresses-haproxy.md.
+    See docs/role-addresses-haproxy.md.
     """
     try:
         if sets_file is not None and role_addresses is None:
             if controllers or hosts:
-                raise WrongUse("--controllers and --host are for --role-addresses: DNS knows where brokers are")
+                raise WrongUse(
+                    "--controllers and --host are only for --role-addresses: brokers of Services are found by DNS"
+                )
             if nft:
-                raise WrongUse("--nft is for --role-addresses: a pod may not write rules of its host")
+                raise WrongUse("--nft is only for --role-addresses: a pod may not change rules of its host")
             frontends, digest = _of_services(sets_file)
         elif role_addresses is not None and sets_file is None:
             if not controllers:
-                raise WrongUse("--role-addresses needs --controllers, which know where the brokers are")
+                raise WrongUse("--role-addresses needs --controllers, which know the addresses of brokers")
             if nameservers:
-                raise WrongUse("--nameservers is for --service-sets: nothing else is looked up again")
+                raise WrongUse("--nameservers is only for --service-sets")
             frontends, digest = _of_rules(role_addresses, controllers, hosts)
         else:
             raise WrongUse("give either --role-addresses or --service-sets")

@@ -50,12 +50,10 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> dat
         raise WrongUse(f"{parameter.opts[0]}: {error}") from None
 
 
-_FROM: Final = click.option("--from", "first", metavar="TIME", callback=_time, help="an hour before --to")
-_TO: Final = click.option("--to", "last", metavar="TIME", callback=_time, help="UTC, 2026-11-21T20:00:00 (now)")
-_AT: Final = click.option("--at", metavar="TIME", callback=_time, help="UTC, 2026-11-21T20:00:00 (now)")
-_DIFF: Final = click.option(
-    "--diff", "other", metavar="TIME", callback=_time, help="show what was different at this time"
-)
+_FROM: Final = click.option("--from", "first", metavar="TIME", callback=_time, help="UTC (an hour before --to)")
+_TO: Final = click.option("--to", "last", metavar="TIME", callback=_time, help="UTC, such as 2026-11-21T20:00:00 (now)")
+_AT: Final = click.option("--at", metavar="TIME", callback=_time, help="UTC, such as 2026-11-21T20:00:00 (now)")
+_DIFF: Final = click.option("--diff", "other", metavar="TIME", callback=_time, help="show the differences to this time")
 
 
 @click.command("timeline", cls=SiteCommand)
@@ -66,7 +64,7 @@ _DIFF: Final = click.option(
 def show_timeline(context: click.Context, broker: str, first: datetime | None, last: datetime | None) -> None:
     """Show what happened to a broker, in order: registrations, silences, elections, resizes.
 
-    Times in which a server did not watch are among it.
+    Includes the times in which a server was not watching.
     """
     with _HistoryRun(context) as run:
         try:
@@ -86,7 +84,7 @@ def show_timeline(context: click.Context, broker: str, first: datetime | None, l
 @_AT
 @_DIFF
 @click.option("--ns-id", metavar="HOST_PORT", help="only what this NameServer served")
-@click.option("--body", "shows_body", is_flag=True, help="the body as it was served, a line for each NameServer")
+@click.option("--body", "shows_body", is_flag=True, help="print the body as served, a line for each NameServer")
 @click.pass_context
 def show_past_route(
     context: click.Context,
@@ -99,10 +97,10 @@ def show_past_route(
 ) -> None:
     """Show the route of a topic as each NameServer served it at a time.
 
-    `doubt` says where it may have been otherwise: a NameServer was down, or its rows are missing.
+    `doubt` says why a route may have been different: a NameServer was down, or its rows are missing.
     """
     if shows_body and other:
-        raise WrongUse("--body shows one moment: leave --diff out")
+        raise WrongUse("--body shows one moment: leave out --diff")
     with _HistoryRun(context) as run:
         moments = Moments(run.history, _now())
         seen = moments.seen(topic, at or _now(), ns_id)
@@ -149,7 +147,7 @@ class _HistoryRun:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self.history.unreadable:
-            self.output.note(f"{self.history.unreadable} lines cannot be read and are left out")
+            self.output.note(f"{self.history.unreadable} unreadable lines are left out")
         if isinstance(error, NotRecorded):
             raise UnknownName(str(error)) from None
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):

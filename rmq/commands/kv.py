@@ -33,7 +33,7 @@ class KvValueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.argument("namespace")
 @with_session
 async def list_entries(session: OperatorSession, namespace: str) -> None:
-    """List the entries of a namespace (request 219), ORDER_TOPIC_CONFIG for example, at all NameServers."""
+    """List the entries of a namespace, such as ORDER_TOPIC_CONFIG, at all NameServers (request 219)."""
     answers = await session.site.at_name_servers(kv_namespace(namespace))
     tables = {each.address: each.result for each in answers if each.error is None}
     if all(table is None for table in tables.values()):
@@ -79,7 +79,7 @@ async def put_entry(session: OperatorSession, namespace: str, key: str, value: s
 @click.argument("key")
 @with_session
 async def delete_entry(session: OperatorSession, namespace: str, key: str) -> None:
-    """Remove an entry at every NameServer (request 102); an absent one is no error, as for mqadmin."""
+    """Remove an entry at every NameServer (request 102); a missing entry is no error, as in mqadmin."""
     what = f"{namespace} {key}"
     changes = at_every_name_server(session.site, f"remove {what}", delete_kv(namespace, key))
     await session.change([changes], f"Remove {what} at {len(changes)} NameServers?")

@@ -64,14 +64,12 @@ _MOMENT = click.option(
     "--moment",
     metavar="TIME|former",
     required=True,
-    help="what brokers had then; former: before the last change of the master",
+    help="the moment to restore; former: before the last change of the master",
 )
 _BACK = click.option("--allow-back", is_flag=True, help="offsets may go back: messages are read again")
-_UNPROVED = click.option(
-    "--allow-unproved", is_flag=True, help="also where messages that nobody has read may be skipped"
-)
-_RESETS = click.option("--over-resets", is_flag=True, help="also what somebody has set or deleted since")
-_PULLS = click.option("--pulls", is_flag=True, help="the group pulls, and does not pop, whatever its members show")
+_UNPROVED = click.option("--allow-unproved", is_flag=True, help="also where unread messages may be skipped")
+_RESETS = click.option("--over-resets", is_flag=True, help="overwrite later resets and deletions")
+_PULLS = click.option("--pulls", is_flag=True, help="treat the group as one that pulls, not pops")
 _DIALECT = click.option(
     "--dialect",
     type=click.Choice(("broker", "client")),
@@ -92,11 +90,11 @@ _NAMESPACE = click.option("--namespace", metavar="NAME", default="", help="of th
 @click.option(
     "--allow-back",
     is_flag=True,
-    help="also groups that have gone on since, behind a lost end: they read that again",
+    help="also groups that have consumed since, after a lost end: they read that again",
 )
 @with_session
 async def repair(session: OperatorSession, run: int, *, allow_back: bool) -> None:
-    """Write what a run would change. The manager decides anew: this shows what it would write now, and asks."""
+    """Write what a run would change. Shows first what the manager, deciding again, would write now."""
     body = ApplyBody(writer=operator_name(), dry_run=True, allow_back=allow_back)
     request = ApiRequest(
         path_of("offsets", "repairs", str(run), "apply"),
@@ -121,12 +119,12 @@ async def repair(session: OperatorSession, run: int, *, allow_back: bool) -> Non
         rows = [queue for queue in preview.queues if queue.outcome == WOULD_CHANGE]
         back = sum(row.messages_again for row in rows if (row.offset or 0) < (row.shown or 0))
         session.confirm(
-            f"Write {count} offsets to {preview.run.broker_name} ({preview.run.address})? Then {back} messages are read"
-            f" again; otherwise {preview.run.messages_again - back} are, and up to {preview.run.messages_skipped} are"
+            f"Write {count} offsets to {preview.run.broker_name} ({preview.run.address})? With it {back} messages are"
+            f" read again; without it {preview.run.messages_again - back}, and up to {preview.run.messages_skipped} are"
             " skipped."
         )
     else:
-        session.confirm(f"End run {run}, so that nothing waits for it any more?")
+        session.confirm(f"Close run {run}, which has nothing left to write?")
     request = request._replace(body=replace(body, dry_run=False), is_preview=False)
     done = (await with_clock(manager_answer(session, request), "writing offsets")).run
     session.show(rows_of(RepairRow, [done]), RepairRow)
@@ -148,7 +146,7 @@ async def repair(session: OperatorSession, run: int, *, allow_back: bool) -> Non
 @_PULLS
 @with_session
 async def restore_group(session: OperatorSession, group: str, **chosen: Any) -> None:
-    """Write the offsets of a group at brokers again that they had at a moment (offset manager).
+    """Restore a group's offsets at brokers to those of a former moment (offset manager).
 
     TIME is 2026-11-27T10:00:00Z. The column why says what a queue lacks.
     """
@@ -167,7 +165,7 @@ async def restore_group(session: OperatorSession, group: str, **chosen: Any) -> 
 @_PULLS
 @with_session
 async def restore_offsets(session: OperatorSession, group: str | None, **chosen: Any) -> None:
-    """Write the offsets of all groups of a cluster again that brokers had at a moment, or of those that are named.
+    """Restore the offsets of all groups of a cluster, or of those named, to those of a former moment.
 
     TIME is 2026-11-27T10:00:00Z. The column why says what a queue lacks.
     """
@@ -183,12 +181,12 @@ async def _restore(session: OperatorSession, what: str, *, moment: str, **chosen
 
 @click.command("undo", cls=ChangeCommand)
 @click.argument("operation_id", metavar="OPERATION")
-@click.option("--force", is_flag=True, help="also queues that have moved since, or were reset again")
+@click.option("--force", is_flag=True, help="also queues whose offsets have changed since")
 @_UNPROVED
-@click.option("--pulls", is_flag=True, help="all its groups pull, and do not pop, whatever their members show")
+@click.option("--pulls", is_flag=True, help="treat all its groups as ones that pull, not pop")
 @with_session
 async def undo_operation(session: OperatorSession, **chosen: Any) -> None:
-    """Bring back what brokers showed before a restore, an import or an undo, by its id."""
+    """Restore the offsets that brokers had before a restore, an import or an undo."""
     body = UndoBody(writer=operator_name(), dry_run=True, **chosen)
     await _write(session, path_of("offsets", "undo"), body, question=f"Undo operation {body.operation_id}")
 
@@ -201,17 +199,17 @@ async def undo_operation(session: OperatorSession, **chosen: Any) -> None:
     type=click.Choice(("manager", "readings")),
     default="readings",
     show_default=True,
-    help="the manager's own offsets, or those that the master had at the last reading",
+    help="the manager's own offsets, or those of the masters at the last reading",
 )
 @_FILE_GROUP
 @click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only of this topic")
 @_FILE_BROKER
 @_CLUSTER
 @_NAMESPACE
-@click.option("--overwrite", is_flag=True, help="a file that exists is replaced")
+@click.option("--overwrite", is_flag=True, help="replace an existing file")
 @with_session
 async def export_offsets(session: OperatorSession, file: str, *, overwrite: bool, **chosen: Any) -> None:
-    """Write offsets to a file as brokers or clients have it; - is standard output."""
+    """Write offsets to a file in the format of brokers or clients; - is standard output."""
     if not overwrite:
         _check_free(file)
     path, body = path_of("offsets", "export"), ExportBody(**chosen)
@@ -232,7 +230,7 @@ async def export_offsets(session: OperatorSession, file: str, *, overwrite: bool
     "--target",
     type=click.Choice(("manager", "broker")),
     required=True,
-    help="into the manager's own offsets, or to the masters of the broker sets",
+    help="the offsets kept by the manager, or the masters of the broker sets",
 )
 @_FILE_GROUP
 @_FILE_BROKER
@@ -245,7 +243,7 @@ async def export_offsets(session: OperatorSession, file: str, *, overwrite: bool
 async def import_offsets(
     session: OperatorSession, file: str, *, broker_name: str | None, group: str | None, **chosen: Any
 ) -> None:
-    """Store the offsets of a file of a broker or client, at brokers or in the manager; - is standard input."""
+    """Store the offsets from a file of a broker or client at brokers or in the manager; - is standard input."""
     body = ImportBody(
         writer=operator_name(),
         file=_read_file(file),
@@ -278,7 +276,7 @@ async def _write(
         session.show(preview.queues, RestoredView)
         if not is_ready:
             _check_nothing_left(preview)
-            session.note("nothing is to be written")
+            session.note("nothing to write")
         return
     session.preview(preview.queues, RestoredView)
     session.confirm(f"{question} {_summary(preview)}?")
@@ -291,7 +289,7 @@ async def _write(
     total = sum(done.counts.values())
     if count < total or done.problems:
         kind = PartlyDone if count else CommandFailed
-        raise kind(f"{count} of {total} queues are as wanted; the rows say why the others are not")
+        raise kind(f"{count} of {total} queues are as wanted; the rows give the reasons for the others")
 
 
 def _summary(preview: RestoreAnswer) -> str:
@@ -301,8 +299,8 @@ def _summary(preview: RestoreAnswer) -> str:
     others = ", ".join(
         f"{count} {status}" for status, count in sorted(preview.counts.items()) if status != WOULD_CHANGE
     )
-    text = f"in {len(ready)} queues: {again} messages are read again, {never} are passed over"
-    return f"{text}; others stay ({others})" if others else text
+    text = f"in {len(ready)} queues: {again} messages are read again, {never} skipped"
+    return f"{text}; the others stay ({others})" if others else text
 
 
 def _check_nothing_left(preview: RestoreAnswer) -> None:
@@ -310,7 +308,7 @@ def _check_nothing_left(preview: RestoreAnswer) -> None:
     left = {status: count for status, count in preview.counts.items() if status not in _DONE}
     if not preview.counts and not preview.problems:
         raise UnknownName(
-            "the offset manager knows no offsets of these names: look at --cluster and the others, and at"
+            "the offset manager knows no such offsets: check --cluster and the other options, and"
             " `rmq offsets sets` for the broker sets that it reads"
         )
     if left:
@@ -320,9 +318,9 @@ def _check_nothing_left(preview: RestoreAnswer) -> None:
             "--" + re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), name) for name in sorted(names)
         )
         advice = f", and {flags} would override that" if flags else ""
-        raise CommandFailed(f"nothing can be written: {text}; the column why says what is missing{advice}")
+        raise CommandFailed(f"nothing can be written: {text}; the column `why` gives the reasons{advice}")
     if preview.problems:
-        raise CommandFailed("nothing can be written: no offsets of that moment are known, as said above")
+        raise CommandFailed("nothing can be written: no offsets of that moment are known (see above)")
 
 
 async def with_clock(work: Coroutine[Any, Any, Document], what: str) -> Document:
@@ -350,7 +348,7 @@ def _read_file(file: str) -> bytes:
     except OSError as error:
         raise WrongUse(f"{file} cannot be read: {error.strerror or error}") from None
     if len(text) > FILE_BYTES_MAX:
-        raise WrongUse(f"{file} has more than {FILE_BYTES_MAX} bytes, which is more than the offset manager takes")
+        raise WrongUse(f"{file} has more than {FILE_BYTES_MAX} bytes, the limit of the offset manager")
     return text
 
 

@@ -184,8 +184,8 @@ def follows_nobody(manager: ManagerView) -> str:
     if manager.follows != "nobody":
         return ""
     return (
-        f"the offset manager at {manager.address} follows nobody, so it reads no broker: start it with --namesrv-addr"
-        " or --controller-http-addr"
+        f"the offset manager at {manager.address} has no source of masters, so it reads no broker: start it with"
+        " --namesrv-addr or --controller-http-addr"
     )
 
 
@@ -193,7 +193,7 @@ def follows_nobody(manager: ManagerView) -> str:
 @click.argument("run", type=click.IntRange(1), required=False)
 @with_session
 async def show_repairs(session: OperatorSession, run: int | None) -> None:
-    """List what was decided after masters changed, the newest first, or the queues of one run that were not right."""
+    """List the repair runs after changes of masters, newest first, or the queues of one run that were not right."""
     if run is not None:
         found = await pages(session, path_of("offsets", "repairs", str(run)), RepairQueues)
         rows = [queue for page in found for queue in page.queues]
@@ -208,13 +208,13 @@ async def show_repairs(session: OperatorSession, run: int | None) -> None:
         await check_follows(session)
     session.show(rows_of(RepairRow, listed.runs), RepairRow)
     if listed.running:
-        session.note(f"{listed.running} repairs are under way: for two minutes members that come back are looked for")
+        session.note(f"{listed.running} repairs are running: they watch for returning members for two minutes")
 
 
 @click.command("sets", cls=ListCommand)
 @with_session
 async def list_sets(session: OperatorSession) -> None:
-    """List how fresh the readings of each broker set are, since when they are kept, and which replicas copy offsets."""
+    """List the age of the readings of each broker set, how far back they go, and which replicas copy offsets."""
     rows = [row for page in await pages(session, path_of("offsets", "sets"), SetPage) for row in page.sets]
     if not rows:
         await check_follows(session)
@@ -226,15 +226,15 @@ async def list_sets(session: OperatorSession) -> None:
 @click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only in this topic")
 @click.option("--broker", metavar="BROKER", shell_complete=broker_names, help="only on this broker set")
 @click.option("--cause", type=click.Choice(_CAUSES), help="only for this cause")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="rows at most")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="maximum number of rows")
 @with_session
 async def list_jumps(
     session: OperatorSession, group: str | None, topic: str | None, broker: str | None, cause: str | None, limit: int
 ) -> None:
-    """List offsets that went back at brokers, or forward to where nothing was read, the newest first.
+    """List offsets that went back at brokers, or further forward than can have been read, newest first.
 
-    failover, restart: the new master had older offsets. lost: its log has lost its end too. reset, deleted: somebody
-    did that.
+    failover, restart: the new master had older offsets. lost: its log has lost its end too. reset, deleted: set or
+    deleted while the master ran.
     """
     wanted = {"group": group, "topic": topic, "broker": broker, "cause": cause, "limit": str(limit)}
     parameters = {name: value for name, value in wanted.items() if value}
@@ -247,7 +247,7 @@ async def list_jumps(
 @click.command("operations", cls=SiteCommand)
 @with_session
 async def list_operations(session: OperatorSession) -> None:
-    """List the restores, imports and undoes at brokers that can be undone, the newest first."""
+    """List the restores, imports and undoes at brokers that can be undone, newest first."""
     found = await manager_answer(session, ApiRequest(path_of("offsets", "operations"), KeptOperationListing))
     session.show(rows_of(OperationRow, found.operations), OperationRow)
 
@@ -259,9 +259,9 @@ async def list_operations(session: OperatorSession) -> None:
 @click.option("--namespace", metavar="NAME", default="", help="of the manager's own offsets")
 @with_session
 async def show_lag(session: OperatorSession, group: str, topic: str | None, cluster: str, namespace: str) -> None:
-    """Show how far a group is behind in each queue, with the offsets that it commits to the offset manager.
+    """Show the lag of a group in each queue, including offsets that it commits to the offset manager.
 
-    `rmq group lag` asks brokers alone, and shows who holds each queue.
+    `rmq group lag` uses only offsets at brokers, and shows which member holds each queue.
     """
     wanted = {"group": group, "topic": topic, "cluster": cluster, "namespace": namespace}
     parameters = {name: value for name, value in wanted.items() if value}
@@ -269,33 +269,36 @@ async def show_lag(session: OperatorSession, group: str, topic: str | None, clus
     found = await manager_answer(session, request)
     if not found.queues and not found.unavailable:
         await check_follows(session)
-        session.note(f"{group} has no offset in {cluster}, at brokers and in the offset manager")
+        session.note(f"{group} has no offset in {cluster}, neither at brokers nor in the offset manager")
     session.show(rows_of(LagRow, found.queues), LagRow, is_partial=bool(found.unavailable))
     for problem in found.unavailable:
         session.note(f"{problem.broker_name}: {problem.reason}")
     if found.known_lag is not None:
-        session.note(f"{found.known_lag} messages" + (f", and {found.unknown} queues unknown" if found.unknown else ""))
+        session.note(
+            f"{found.known_lag} messages"
+            + (f", and an unknown number in {found.unknown} queues" if found.unknown else "")
+        )
     if found.unavailable:
-        raise PartlyDone(f"not known: {first_of(problem.broker_name for problem in found.unavailable)}")
+        raise PartlyDone(f"unknown: {first_of(problem.broker_name for problem in found.unavailable)}")
 
 
 @click.command("groups", cls=ListCommand)
 @click.argument("topic", shell_complete=topic_names)
 @with_session
 async def list_groups(session: OperatorSession, topic: str) -> None:
-    """List the groups that have offsets in a topic at brokers: they read it, or have read it."""
+    """List the groups that read, or have read, a topic: those with offsets at brokers."""
     found = await pages(session, path_of("offsets", "groups"), TopicGroupListing, {"topic": topic})
     rows = [row for page in found for row in page.groups]
     if not rows:
         await check_follows(session)
-        session.note(f"no group has an offset in {topic}, at the brokers that `rmq offsets sets` lists")
+        session.note(f"no group has an offset in {topic}, at the broker sets that `rmq offsets sets` lists")
     session.show(rows, TopicGroupView)
 
 
 @click.command("orderly", cls=ListCommand)
 @with_session
 async def list_orderly(session: OperatorSession) -> None:
-    """List the groups that are declared orderly: the manager watches who holds their queues."""
+    """List the groups declared orderly: the manager watches which client holds which of their queues."""
     found = await pages(session, path_of("locks", "orderly-groups"), OrderlyGroupListing)
     session.show([row for page in found for row in page.groups], OrderlyGroupView)
 
@@ -333,7 +336,7 @@ async def list_holders(session: OperatorSession, group: str, cluster: str) -> No
 @_CLUSTER
 @with_session
 async def declare_orderly(session: OperatorSession, group: str, cluster: str) -> None:
-    """Declare a group orderly. Never one with concurrent consumers: a lock makes dead letters of their retries."""
+    """Declare a group orderly. Concurrent consumers must not be: locks send their retries to the dead letters."""
     await _change(session, "declare-orderly", group, cluster)
 
 
@@ -342,7 +345,7 @@ async def declare_orderly(session: OperatorSession, group: str, cluster: str) ->
 @_CLUSTER
 @with_session
 async def undeclare(session: OperatorSession, group: str, cluster: str) -> None:
-    """Take the declaration of an orderly group back: its holders are not watched any more."""
+    """Withdraw the declaration of an orderly group: its lock holders are no longer watched."""
     await _change(session, "undeclare", group, cluster)
 
 
@@ -354,7 +357,7 @@ async def _change(session: OperatorSession, what: str, group: str, cluster: str)
     wanted = GroupBody(writer=operator_name(), cluster=cluster, group=group)
     request = ApiRequest(path_of("locks", what), OrderlyAnswer, {}, "POST", wanted)
     if not (await manager_answer(session, request)).changed:
-        session.note("it was so already")
+        session.note("already so: nothing to change")
 
 
 class OffsetStatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -375,9 +378,9 @@ class OffsetStatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 @click.command("status", cls=ListCommand)
 @with_session
 async def show_status(session: OperatorSession) -> None:
-    """Show whom the offset manager follows, how fresh its readings are, what jumped, and what would be repaired.
+    """Show the offset managers, the age of their readings, recent jumps, and pending repairs.
 
-    Jumps are those of the last day, repairs the newest one of each broker set.
+    Jumps are those of the last day; repairs are the newest of each broker set.
     """
     settings = session.site.settings
     rows: list[OffsetStatusRow] = []
@@ -417,10 +420,10 @@ async def show_status(session: OperatorSession) -> None:
 
 def _no_leader(manager: ManagerView, option: str) -> str:
     if manager.role == "loading":
-        return f"{manager.address} reads what its store has: repeat it in some seconds"
+        return f"{manager.address} is loading its store: try again in a few seconds"
     if manager.leader_address:
-        return f"the offset manager at {manager.leader_address} leads: name it with {option}"
-    return "no offset manager leads at present"
+        return f"the offset manager at {manager.leader_address} leads: give its address with {option}"
+    return "no offset manager leads now"
 
 
 def _manager_row(manager: ManagerView) -> OffsetStatusRow:
@@ -471,7 +474,7 @@ def _jump_rows(jumps: Sequence[JumpRow], now_unix_ms: int) -> Iterator[OffsetSta
         skipped = sum(jump.messages_skipped for jump in of_cause)
         removed = sum(jump.removed for jump in of_cause)
         detail = (
-            f"{groups} groups, {again} messages read again, {skipped} passed unread, {removed} queues without an"
+            f"{groups} groups, {again} messages read again, {skipped} skipped unread, {removed} queues without an"
             f" offset since; last {of_cause[0].group}: rmq offsets jumps --cause {cause}"
         )
         yield OffsetStatusRow(kind="jumps", name=cause, state="jumped", detail=detail)

@@ -32,9 +32,9 @@ _PREFIX: Final = "RMQ_SAMPLER_BROKER"
 def _topics(text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not topics:
-        raise click.BadParameter("name the topics to be sampled, separated by commas")
+        raise click.BadParameter("give the topics to sample, separated by commas")
     if wrong := next((topic for topic in topics if ";" in topic), None):
-        raise click.BadParameter(f"{wrong} is no topic: several are separated by commas")
+        raise click.BadParameter(f"{wrong} is not a topic: separate topics by commas")
     if len(topics) > TOPICS_MAX:
         raise click.BadParameter(
             f"{len(topics)} topics are more than {TOPICS_MAX}: name those whose queues matter most, or start a second "
@@ -45,9 +45,7 @@ def _topics(text: str) -> tuple[str, ...]:
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise click.BadParameter(
-            f"{text} may have letters, digits, dots, dashes and underscores only, 100 of them at most"
-        )
+        raise click.BadParameter(f"{text} must consist of at most 100 letters, digits, dots, dashes and underscores")
     return text
 
 
@@ -59,14 +57,14 @@ def _name(text: str) -> str:
     metavar="SECONDS",
     default=INTERVAL_S,
     type=click.IntRange(1, _INTERVAL_S_MAX),
-    help="between two samples (60; the analyses count minutes)",
+    help="time between samples (60, which the analyses expect)",
 )
 @click.option(
     "--name",
     default=lambda: file_name(f"sampler_{socket.gethostname()}"),
     show_default="sampler_ and the host",
     type=_name,
-    help="who took the samples; of two on one machine each needs its own",
+    help="name of this sampler in its rows; two on one machine need different ones",
 )
 @click.option(
     "--broker-access-key-path",
@@ -85,8 +83,8 @@ def _name(text: str) -> str:
     envvar=f"{_PREFIX}_ACCESS_ADDRESSES",
     default="",
     metavar=NamedAddressList.placeholder,
-    help="brokers that requests are signed for, all others get them unsigned: IP addresses, networks (10.0.0.0/16) "
-    "or names of hosts as brokers register them, each with :port or without",
+    help="brokers whose requests are signed; all others get unsigned ones: IP addresses, networks (10.0.0.0/16) "
+    "or host names as brokers register them, with or without :port",
 )
 @click.pass_context
 def sample(
@@ -99,17 +97,17 @@ def sample(
     broker_secret_key_path: str | None,
     broker_access_addresses: str,
 ) -> None:
-    """Sample at intervals how far topics and consumer groups are, into the history, until a signal ends it.
+    """Record offsets and lags of topics and groups in the history at intervals, until a signal ends it.
 
-    The analyses of queue scaling (A9) and balance (A8) are made of these samples.
+    The analyses of queue scaling (A9) and balance (A8) use these samples.
     """
     settings = settings_in(context)
     if settings.uses_tls:
-        raise NotSupportedThere("samples are taken without TLS")
+        raise NotSupportedThere("rmq sample does not support TLS")
     if not settings.history:
-        raise WrongUse("name the folder of the history with --history: the historyDir of the servers, or another one")
+        raise WrongUse("give the folder of the history with --history: the historyDir of the servers, or another one")
     if "://" in settings.history:
-        raise WrongUse(f"{settings.history} is a URI: samples are written to folders of this machine, mounted ones too")
+        raise WrongUse(f"{settings.history} is a URI: samples can only be written to a local or mounted folder")
     try:
         access_key = _key("ACCESS", broker_access_key_path)
         secret_key = _key("SECRET", broker_secret_key_path)
@@ -135,12 +133,11 @@ def _signer(access_key: str, secret_key: str, addresses: str) -> Signer | None:
     if named is None:
         raise WrongUse(f"{service.ADDRESSES} must be {NamedAddressList.allowed}")
     if bool(access_key) != bool(secret_key):
-        raise WrongUse(f"requests to brokers with ACL need both, a user and its password: {service.KEYS}")
+        raise WrongUse(f"brokers with ACL need both a user and its password: {service.KEYS}")
     if not access_key:
         return None
     if not named:
         raise WrongUse(
-            "keys need the addresses or networks of the brokers that they are for, such as 10.0.0.0/16: "
-            f"{service.ADDRESSES}"
+            f"keys need the addresses or networks of their brokers, such as 10.0.0.0/16: {service.ADDRESSES}"
         )
     return Signer(credentials=Credentials(access_key, secret_key), named=named)

@@ -129,7 +129,7 @@ def operation_row(found: OperationView) -> ShownResizeRow:
 @click.argument("prefix", required=False, metavar="[TOPIC]", shell_complete=topic_names)
 @with_session
 async def list_operations(session: OperatorSession, prefix: str | None) -> None:
-    """List resizes of topics whose names begin with TOPIC: those under way, then those that have ended."""
+    """List resizes of topics whose names begin with TOPIC, running ones first."""
     found = await _listed(session, OperationListing, "operations", prefix)
     session.show([operation_row(each) for each in found.operations], ShownResizeRow, is_partial=bool(found.problems))
     if len(found.operations) < found.total:
@@ -142,7 +142,7 @@ async def list_operations(session: OperatorSession, prefix: str | None) -> None:
 @_ID
 @with_session
 async def show_operation(session: OperatorSession, operation: str) -> None:
-    """Show the phases of a resize: what was seen in each, and what the present one waits for."""
+    """Show the phases of a resize, the evidence of each, and what the present one waits for."""
     found = await _get(session, OperationView, "operations", operation)
     session.show(list(_steps(found)), StepRow)
 
@@ -152,7 +152,7 @@ async def show_operation(session: OperatorSession, operation: str) -> None:
 @_REASON
 @with_session
 async def abort(session: OperatorSession, operation: str, reason: str) -> None:
-    """Undo a resize; what that leaves behind is in its phases."""
+    """Undo a resize. Its phases show what remains."""
     await _change(session, operation, "abort", ResizeCommand(reason=reason), ("Undo the resize of ", ""))
 
 
@@ -161,8 +161,8 @@ async def abort(session: OperatorSession, operation: str, reason: str) -> None:
 @_REASON
 @with_session
 async def resume(session: OperatorSession, operation: str, reason: str) -> None:
-    """Go on with a resize that is BLOCKED, or in CONFLICT."""
-    await _change(session, operation, "resume", ResizeCommand(reason=reason), ("Resize ", " further"))
+    """Resume a resize that is BLOCKED or in CONFLICT."""
+    await _change(session, operation, "resume", ResizeCommand(reason=reason), ("Resume the resize of ", ""))
 
 
 @click.command("waive", cls=ChangeCommand)
@@ -170,8 +170,8 @@ async def resume(session: OperatorSession, operation: str, reason: str) -> None:
 @click.argument("group", shell_complete=group_names)
 @with_session
 async def waive(session: OperatorSession, operation: str, group: str) -> None:
-    """Give up what a group has not consumed of the queues that a resize drops."""
-    question = (f"Give up what {group} has not consumed in the queues of ", " that are dropped")
+    """Give up the messages that a group has not consumed in the queues that a resize drops."""
+    question = (f"Give up the messages that {group} has not consumed in dropped queues of ", "")
     await _change(session, operation, "waive", WaivedGroup(group=group), question)
 
 
@@ -181,9 +181,9 @@ async def waive(session: OperatorSession, operation: str, group: str) -> None:
 @click.option("--reason", default="", help="recorded with the operation")
 @with_session
 async def give_up(session: OperatorSession, operation: str, broker_name: str, reason: str) -> None:
-    """Go on without a broker set that was decommissioned, or replaced by an empty one."""
+    """Continue a resize without a broker set that was decommissioned, or replaced by an empty one."""
     body = GivenUpSet(broker_name=broker_name, requested_by=operator_name(), reason=reason)
-    await _change(session, operation, "give-up", body, ("Resize ", f" without {broker_name}"))
+    await _change(session, operation, "give-up", body, ("Continue the resize of ", f" without {broker_name}"))
 
 
 async def _change(
@@ -239,7 +239,7 @@ class HindranceRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.command("proposals", cls=SiteCommand)
 @with_session
 async def list_proposals(session: OperatorSession) -> None:
-    """List resizes that the autoscaler proposes, and that wait for an operator."""
+    """List resizes that the autoscaler proposes and that wait for approval."""
     session.show(await _proposals(session), ProposalView)
 
 
@@ -247,18 +247,18 @@ async def list_proposals(session: OperatorSession) -> None:
 @_TOPIC
 @with_session
 async def list_decisions(session: OperatorSession, prefix: str | None) -> None:
-    """List what the autoscaler makes of each topic that has a policy, and why."""
+    """List the autoscaler's verdict on each topic with a policy, and its reasons."""
     found = await _listed(session, DecisionListing, "decisions", prefix)
     session.show([_decision_row(each) for each in found.decisions], VerdictRow)
     if found.left_out:
-        session.note(f"{found.left_out} topics with a policy are too many to be watched")
+        session.note(f"{found.left_out} topics with a policy are not watched: there are too many")
 
 
 @click.command("hindrances", cls=SiteCommand)
 @_TOPIC
 @with_session
 async def list_hindrances(session: OperatorSession, prefix: str | None) -> None:
-    """List what resizes wait for, and which proposals of the autoscaler were refused, with the reason."""
+    """List what resizes wait for, and why resizes of the autoscaler were refused."""
     rows = []
     for each in (await _listed(session, OperationListing, "operations", prefix)).operations:
         if each.phase in FINISHED:
@@ -294,7 +294,7 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
 @_REASON
 @with_session
 async def dismiss(session: OperatorSession, proposal: str, reason: str) -> None:
-    """Give up a proposal; the same count is not proposed again for a day."""
+    """Reject a proposal; the same number of queues is not proposed again for a day."""
     found = await _proposal(session, proposal)
     if session.is_dry_run:
         session.show([found], ProposalView)
@@ -342,16 +342,21 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.option(
     "--ordered",
     type=click.Choice(("pause", "gate")),
-    help="of a topic whose messages have an order: pause writes until all is consumed, or lock new queues until then",
+    help="for ordered messages: until all are consumed, pause writes, or lock the new queues",
 )
-@click.option("--equalise", is_flag=True, help="broker sets with different numbers get the same one")
-@click.option("--ignore-unassigned", is_flag=True, help="grow although clients may not get the new queues")
+@click.option("--equalise", is_flag=True, help="give all broker sets the same number")
+@click.option("--ignore-unassigned", is_flag=True, help="grow even if clients may not get the new queues")
 @click.option("--ignore-message-type", is_flag=True, help="resize a topic of message type PRIORITY or LITE")
 @click.option(
-    "--waive", "waived_groups", multiple=True, metavar="GROUP", shell_complete=group_names, help="do not wait for it"
+    "--waive",
+    "waived_groups",
+    multiple=True,
+    metavar="GROUP",
+    shell_complete=group_names,
+    help="do not wait for this group",
 )
 @_REASON
-@click.option("--wait", "waits", is_flag=True, help="wait for its end; phases are shown as they come")
+@click.option("--wait", "waits", is_flag=True, help="wait for the end, and show each phase")
 @with_session
 async def scale_topic(
     session: OperatorSession,
@@ -366,7 +371,7 @@ async def scale_topic(
 ) -> None:
     """Change the number of queues of a topic without losing messages (HTTP of our controllers).
 
-    It shows the plan first: what changes, how long it takes at least, who is in the way. `rmq scaling show` follows it.
+    Shows the plan first: changes, minimum duration, hindrances. `rmq scaling show` shows the progress.
     """
     body = ResizeRequest(
         topic=topic,
@@ -381,7 +386,7 @@ async def scale_topic(
     if plan.kind is None:
         with contextlib.suppress(NotReachable):
             _, gaps = await route_at_first(session.site, topic)
-            check_gaps(gaps, f"the queues of {topic} there are not known")
+            check_gaps(gaps, f"the queues of {topic} there are unknown")
     rows = _rows(plan)
     if session.is_dry_run or plan.problems:
         session.show(rows, PlanRow)
@@ -396,7 +401,7 @@ async def scale_topic(
     if not waits:
         session.show([operation_row(started)], ShownResizeRow)
         return
-    session.note(f"{topic}: resize {started.id} is started")
+    session.note(f"{topic}: resize {started.id} has started")
     ended = await _ended(session, started)
     session.show([operation_row(ended)], ShownResizeRow)
     if ended.phase != "DONE":
@@ -414,7 +419,7 @@ def check_plan(plan: ResizePlan) -> None:
 
 async def _ended(session: OperatorSession, operation: OperationView) -> OperationView:
     """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
-    advice = f"the resize goes on without this command: rmq scaling show {operation.id}"
+    advice = f"the resize continues without this command: rmq scaling show {operation.id}"
     session.note(f"{operation.topic}: {operation.phase}")
     loop = asyncio.get_running_loop()
     answered_s = loop.time()

@@ -31,7 +31,7 @@ _QUEUES: Final = click.IntRange(1, 1024)
 def _topics(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for name in text.split(",") if name))
     if not 1 <= len(names) <= TOPICS_MAX:
-        raise click.BadParameter(f"{len(names)} topics; 1 to {TOPICS_MAX} are run at a time")
+        raise click.BadParameter(f"{len(names)} topics: give 1 to {TOPICS_MAX}")
     return names
 
 
@@ -39,7 +39,7 @@ def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no time; write 2026-11-21T20:00:00 (UTC)") from None
+        raise click.BadParameter(f"{text!r} is not a time; write 2026-11-21T20:00:00 (UTC)") from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
@@ -50,9 +50,9 @@ def _time(text: str) -> datetime:
 @click.option("--topics", metavar="A,B", required=True, type=_topics, help=f"at most {TOPICS_MAX}")
 @click.option("--from", "first", metavar="TIME", type=_time, help=f"UTC; default: {DAYS} days before --to")
 @click.option("--to", "last", metavar="TIME", type=_time, help="UTC; default: now")
-@click.option("--queues", type=_QUEUES, help="queues on each set at first (default: as recorded)")
+@click.option("--queues", type=_QUEUES, help="queues on each set at the start (default: as recorded)")
 @click.option("--sets", type=_QUEUES, default=1, help="with --queues: broker sets (default: 1)")
-@click.option("--kind", type=click.Choice(_KINDS), default=GroupKind.CONCURRENT.value, help="of the groups")
+@click.option("--kind", type=click.Choice(_KINDS), default=GroupKind.CONCURRENT.value, help="how the groups consume")
 @click.pass_context
 def play_policies(
     context: click.Context,
@@ -67,7 +67,7 @@ def play_policies(
     sets: int,
     kind: str,
 ) -> None:
-    """Play recorded samples to policies: which resizes there would have been (controller/SCALING.md)."""
+    """Show which resizes policies would have made with recorded samples (controller/SCALING.md)."""
     clock = SystemClock()
     started_us = clock.unix_us()
     until = last or datetime.fromtimestamp(started_us / 1e6, UTC)
@@ -75,7 +75,7 @@ def play_policies(
     given = history or settings_in(context).history
     folder = Path(given).expanduser()
     if window[0] >= until:
-        raise WrongUse("--from has to be before --to")
+        raise WrongUse("--from must be before --to")
     if not given or not (folder / LANDING).is_dir():
         raise WrongUse(f"there is no history in {folder}: give the historyDir of the servers with --history")
     counts = None if queues is None else RecordedCounts(queues, sets)
@@ -109,14 +109,14 @@ def _runs(
     def of_topic(topic: str) -> Iterator[TopicRun]:
         policy = policies.policy_of(topic)
         if policy is None:
-            raise TopicNotRecorded(f"no policy of {file} holds for {topic}")
+            raise TopicNotRecorded(f"no policy of {file} matches {topic}")
         by_cluster = samples_of(folder, topic, *window)
         if not by_cluster:
             raise TopicNotRecorded(f"{topic} was not sampled in that time: is it among the topics of `rmq sample`?")
         if len(by_cluster) > 1 and given is None:
             clusters = ", ".join(sorted(by_cluster))
             raise TopicNotRecorded(
-                f"{topic} is in the clusters {clusters}: give its queues in one with --queues and --sets"
+                f"{topic} is in the clusters {clusters}: give its queues in one cluster with --queues and --sets"
             )
         counts = given or counts_of(folder, topic, *window)
         start = DryRunStart(queues_per_set=counts.queues_per_set, sets=counts.sets, kind=kind)

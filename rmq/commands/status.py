@@ -53,10 +53,10 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.command("status", cls=ListCommand)
 @with_session
 async def show_status(session: OperatorSession) -> None:
-    """Show whether NameServers, controllers and brokers answer, agree, and each broker set has what belongs to it.
+    """Check that NameServers, controllers and brokers answer and agree, and that each broker set is complete.
 
-    Sets that are away are shown for a day, or until `rmq broker forget`; what controllers have stored, until `rmq
-    controller clean`. A controller is looked for at its default address too; where none is there, that is no failure.
+    Sets that are away are shown for a day, or until `rmq broker forget`; those that controllers have stored, until
+    `rmq controller clean`. A controller missing at the default address is no failure.
     """
     site = session.site
     (clusters, topics), controllers = await site.beside(
@@ -80,7 +80,7 @@ async def show_status(session: OperatorSession) -> None:
     )
     controller_rows = {each.address: _controller_row(each) for each in controllers}
     if isinstance(stored, str):
-        detail = f"leads, and does not say how broker sets are: {stored}"
+        detail = f"leads, but does not list its broker sets: {stored}"
         controller_rows[leader or ""] = StatusRow(kind="controller", name=leader or "", state="failed", detail=detail)
         stored = {}
     rows = [*_name_server_rows(clusters, topics), *controller_rows.values()]
@@ -141,7 +141,7 @@ def _controller_row(answer: Answered[ReportedMetadata]) -> StatusRow:
     if answer.error is not None:
         return _failed("controller", answer.address, answer.error)
     leader = answer.result.controller_leader_address
-    role = "leads" if answer.result.is_leader else f"leader is {leader}" if leader else "nobody leads"
+    role = "leads" if answer.result.is_leader else f"leader is {leader}" if leader else "no leader"
     return StatusRow(kind="controller", name=answer.address, state="ok" if leader else "failed", detail=role)
 
 
@@ -170,7 +170,7 @@ def _set_state(
         if gone.is_starting and (at_controller is None or at_controller.alive):
             alive = "" if at_controller is None else f"; {_heartbeats(at_controller)}"
             return "starting", None, f"{away_sentence(gone)}, {brokers}{alive}"
-        how = "stopped in order" if gone.was_unregistered else "no broker is registered"
+        how = "shut down cleanly" if gone.was_unregistered else "no broker is registered"
         return "away", gone.away_since_unix_ms, f"{how}, {brokers}"
     listed = known.broker_sets[name]
     detail = f"{len(listed.addresses)} brokers in {listed.cluster}"
@@ -181,7 +181,7 @@ def _set_state(
         texts = (f"broker {each.broker_id} is not {'in sync' if each.is_alive else 'alive'}" for each in lacking)
         return "under_replicated", None, f"{detail}; {', '.join(texts)}"
     if (lost := known.lost_topics.get(name)) is not None:
-        text = f"{lost.count} topics that its master does not have: {', '.join(lost.topics)}"
+        text = f"{lost.count} topics missing on its master: {', '.join(lost.topics)}"
         return "lost_topics", None, f"{detail}; {text}"
     return "ok", None, detail
 
@@ -213,7 +213,11 @@ def _stored_rows(stored: Mapping[str, ReportedBrokerSet]) -> Iterator[StatusRow]
         yield StatusRow(kind="brokerSet", name=name, state="unknown", detail=f"{nobody}; {_heartbeats(found)}")
     for name, found in sorted(stored.items()):
         for each in found.replicas:
-            heard = "the controller has its heartbeats" if each.is_alive else "nor has the controller heartbeats of it"
+            heard = (
+                "the controller has its heartbeats"
+                if each.is_alive
+                else "the controller has none of its heartbeats either"
+            )
             detail = f"{name} {each.broker_id}; {nobody}, {heard}"
             state: State = "unknown" if each.is_alive else "away"
             yield StatusRow(kind="broker", name=each.address, state=state, detail=detail)

@@ -40,13 +40,13 @@ class TopicPlace(NamedTuple):
 @click.command("create", cls=ChangeCommand)
 @click.argument("topic")
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="on all masters of this cluster")
-@click.option("--broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="on this master alone")
+@click.option("--broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="only on this master")
 @click.option("--read", "-r", default=8, show_default=True, type=click.IntRange(1), help="queues to read from")
 @click.option("--write", "-w", default=8, show_default=True, type=click.IntRange(1), help="queues to write to")
 @click.option("--perm", default="rw", show_default=True, type=click.Choice(tuple(_PERMS)), help="permission")
-@click.option("--order", is_flag=True, help="an order topic: its order configuration is set at every NameServer")
+@click.option("--order", is_flag=True, help="an ordered topic: also set its order configuration at every NameServer")
 @click.option("--attribute", "-a", "attributes", multiple=True, metavar="NAME=VALUE|-NAME", help="for brokers of 5.x")
-@click.option("--drop-queues", is_flag=True, help="one that exists may lose queues, and what is in them")
+@click.option("--drop-queues", is_flag=True, help="allow an existing topic to lose queues with their messages")
 @with_session
 async def create_topic(
     session: OperatorSession,
@@ -61,9 +61,9 @@ async def create_topic(
     attributes: Sequence[str],
     drop_queues: bool,
 ) -> None:
-    """Create a topic on masters (request 17). Of one that exists the configuration is replaced, after a question.
+    """Create a topic on masters (request 17), or replace the configuration of an existing one.
 
-    It is refused where queues would go: nobody could read what is in them. `rmq topic scale` waits until it is read.
+    Refuses to drop queues, because their messages could not be read any more; `rmq topic scale` waits until they are.
     """
     site = session.site
     brokers, resize = await both(site.cluster(), resize_beside(session, topic))
@@ -77,8 +77,8 @@ async def create_topic(
     places = await _places(site, found, wanted)
     if (losing := [each.text for each in places if each.loses_queues]) and not drop_queues:
         raise CommandFailed(
-            f"topic {topic} exists, and would lose queues ({'; '.join(losing)}): use rmq topic scale {topic} "
-            f"--queues {read}, which waits until all is read, or add --drop-queues"
+            f"topic {topic} exists and would lose queues ({'; '.join(losing)}): use rmq topic scale {topic} "
+            f"--queues {read}, which waits until their messages are read, or add --drop-queues"
         )
     stages = [
         [
@@ -98,18 +98,18 @@ async def create_topic(
     verb = "Create" if all(each.is_new for each in places) else "Replace the configuration of"
     question = f"{verb} {what} on {'; '.join(each.text for each in places)}?{not_reached(gaps)}{resize}"
     await session.change(stages, question, _refusals(topic, brokers))
-    check_gaps(gaps, f"{topic} is not created there: create it again once all are back")
+    check_gaps(gaps, f"{topic} was not created there: repeat this when all sets are back")
 
 
 @click.command("delete", cls=ChangeCommand)
 @click.argument("topic", shell_complete=topic_names)
-@click.option("--cluster", metavar="NAME", shell_complete=cluster_names, required=True, help="of this cluster")
+@click.option("--cluster", metavar="NAME", shell_complete=cluster_names, required=True, help="from this cluster")
 @with_session
 async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> None:
     """Remove a topic with its messages from the masters of a cluster (215), then from all NameServers (216).
 
-    Where a master fails nothing is sent to NameServers: it would bring the topic back with its next registration. So
-    do sets that are away, or have no master: they are named, and the exit code is 7.
+    If a master fails, NameServers keep the route, because the topic would return. Sets that are away or have no master
+    are named (exit code 7): the topic returns with them.
     """
     site = session.site
     brokers, resize = await both(site.cluster(), resize_beside(session, topic))
@@ -125,7 +125,7 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
     names = ", ".join(each.broker_name for each in found)
     question = f"Delete topic {topic} with all its messages on {names}?{not_reached(gaps)}{resize}"
     await session.change([at_brokers, at_name_servers], question, _refusals(topic, brokers))
-    check_gaps(gaps, f"{topic} comes back with it, if it has it")
+    check_gaps(gaps, f"if {topic} is there, it returns with them")
 
 
 def merged_order_conf(present: str, more: str) -> str:
@@ -152,9 +152,9 @@ def _attribute_changes(texts: Sequence[str]) -> dict[str, str | None]:
 def _refusals(topic: str, brokers: ClusterBrokers) -> Iterator[str]:
     """Yield why brokers refuse to create or delete a topic of this name."""
     if not _NAME.fullmatch(topic):
-        yield f"{topic} is no name of a topic: it has 1 to 127 letters, digits, %, |, - and _"
+        yield f"{topic} is not a topic name, which has 1 to 127 letters, digits, %, |, - and _"
     if kind_of(topic, brokers.topic_owners) is TopicKind.SYSTEM:
-        yield f"{topic} is a system topic, which brokers make themselves"
+        yield f"{topic} is a system topic, which brokers create themselves"
 
 
 async def _places(site: Site, found: Sequence[BrokerPlace], wanted: TopicDefinition) -> list[TopicPlace]:
@@ -176,7 +176,7 @@ async def _places(site: Site, found: Sequence[BrokerPlace], wanted: TopicDefinit
         text = f"{name}: {before.read_queue_nums}/{before.write_queue_nums} -> {read}/{write} queues"
         if dropped := range(read, before.read_queue_nums):
             messages = await _messages_in(site, place.address, wanted.topic, dropped)
-            text += f", {messages} messages in the queues that go"
+            text += f", {messages} messages in the dropped queues"
         places.append(TopicPlace(text, is_new=False, loses_queues=bool(dropped)))
     return places
 

@@ -29,7 +29,7 @@ from rmq.output.printable import matches
 from rmq.site.brokers import Gap, check_cluster, check_gaps, gaps_in, masters, members_of_cluster, not_found, places
 from rmq.site.site import Answered, Site, both, check_complete, check_requests
 
-_MISSING: Final = "topics that only they have are not shown"
+_MISSING: Final = "topics that only these sets have are missing"
 #: The kind of a topic that is listed, from it and the names of clusters and broker sets; None: it is not.
 Wanted = Callable[[str, Container[str]], str | None]
 Found = TypeVar("Found")
@@ -61,15 +61,15 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.command("list", cls=ListCommand)
 @click.argument("pattern", required=False)
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only topics of this cluster")
-@click.option("--all", "-a", "shows_all", is_flag=True, help="system, retry and dead-letter topics too")
-@click.option("--long", "-l", "is_long", is_flag=True, help="a row for each master, with queues (request 21)")
+@click.option("--all", "-a", "shows_all", is_flag=True, help="include system, retry and dead-letter topics")
+@click.option("--long", "-l", "is_long", is_flag=True, help="a row for each master, with queue numbers (request 21)")
 @with_session
 async def list_topics(
     session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
 ) -> None:
     """List topics whose names contain PATTERN, or match it where it has * or ?.
 
-    Topics that only a set has which is away are not listed: the exit code is then 7.
+    Topics that exist only on sets that are away are missing; the exit code is then 7.
     """
 
     def kind_if_wanted(topic: str, owners: Container[str]) -> str | None:
@@ -200,7 +200,7 @@ class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.argument("topic", shell_complete=topic_names)
 @with_session
 async def show_route(session: OperatorSession, topic: str) -> None:
-    """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` names who has what."""
+    """Show the route of a topic at every NameServer (105). If they differ, `onlyAt` names those that have a row."""
     session.changes_with_routes([topic])
     site = session.site
     answers, brokers = await both(_routes_of(site, topic), site.cluster())
@@ -220,9 +220,9 @@ async def show_route(session: OperatorSession, topic: str) -> None:
 @click.option("--queues", "shows_queues", is_flag=True, help="a row for each queue")
 @with_session
 async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool) -> None:
-    """Show a topic at each master of its route: configuration (request 351), and where its queues end (202).
+    """Show a topic at each master of its route: its configuration (request 351) and offsets (202).
 
-    A set that is away, or without a master, has its reason: what it has of the topic is not known.
+    A set that is away or has no master is shown with the reason.
     """
     route, gaps = await route_at_first(session.site, topic)
     names = {
@@ -243,7 +243,7 @@ async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool
     rows += [TopicShownRow(broker_name=each.broker_name, reason=each.reason) for each in gaps]
     session.show(rows, TopicShownRow)
     check_requests([*definitions, *offsets])
-    check_gaps(gaps, f"what they have of {topic} is not known")
+    check_gaps(gaps, f"their part of {topic} is unknown")
 
 
 async def route_at_first(site: Site, topic: str) -> tuple[TopicRoute, list[Gap]]:
@@ -326,13 +326,13 @@ def _queue_rows(name: str, ends: Mapping[MessageQueue, QueueOffsets]) -> Iterato
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
 @with_session
 async def watch_routes(session: OperatorSession, topics: Sequence[str]) -> None:
-    """Show the routes of topics, and each change of them, also of topics that do not exist yet.
+    """Watch the routes of topics, including topics that do not exist yet.
 
-    Our NameServers notify of changes; those of Java are read every 2 s. -o jsonl and csv write a line for each change.
+    Our NameServers push changes; Java's are read every 2 s. -o jsonl and csv write a line for each change.
     """
     names = list(dict.fromkeys(topics))
     if len(names) > TOPICS_MAX:
-        raise WrongUse(f"{len(names)} topics are more than {TOPICS_MAX}: watch the others by another command")
+        raise WrongUse(f"{len(names)} topics are more than {TOPICS_MAX}: watch the rest with a second command")
     session.changes_with_routes(names)
     servers = session.site.settings.namesrv
     answers = await session.site.answers_to((server, route_of(name)) for name in names for server in servers)

@@ -53,7 +53,7 @@ def frontends_of(rules: Iterable[RoleAddressRule], known: KnownSets, hosts: Sequ
     _check_known({*masters, *(name for name, _ in slaves)}, known)
     if not masters and not slaves:
         at = f" at {', '.join(hosts)}" if hosts else ""
-        raise NotConfigurable(f"no rule gives an address{at}: there is nothing to serve")
+        raise NotConfigurable(f"no rule gives an address{at}: nothing to serve")
     return Frontends(
         masters=tuple(
             MasterFrontend(name, tuple(addresses), known[name]) for name, addresses in sorted(masters.items())
@@ -99,7 +99,7 @@ def _slave(known: KnownSets, name: str, broker_id: int) -> str:
     brokers = known[name]
     if broker_id not in brokers:
         raise NotConfigurable(
-            f"{name} has no broker {broker_id}, for which a rule gives an address; its ids are "
+            f"{name} has no broker {broker_id}, but a rule gives it an address; its ids are "
             f"{', '.join(map(str, brokers))}"
         )
     return brokers[broker_id]

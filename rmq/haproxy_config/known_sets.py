@@ -39,7 +39,7 @@ def known_sets(controllers: Iterable[str]) -> KnownSets:
             return _sets_of(url)
         except NotConfigurable as error:
             problems.append(str(error))
-    raise NotConfigurable("no controller that leads was reached: " + "; ".join(problems))
+    raise NotConfigurable("no leading controller was reached: " + "; ".join(problems))
 
 
 def _sets_of(url: str) -> KnownSets:

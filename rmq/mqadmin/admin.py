@@ -105,7 +105,7 @@ class Admin:
         if self._is_answered:
             raise PartlyDone(f"{len(self._failures)} of the requests failed")
         answered = (each for each in self._failures if not isinstance(each, NotReachable))
-        raise type(next(answered, self._failures[0]))("none of the requests is done")
+        raise type(next(answered, self._failures[0]))("no request succeeded")
 
     async def at_name_server(self, request: AdminRequest[Found]) -> Found:
         """Return what the first NameServer answers that gives a result; raises CommandFailed."""
@@ -114,7 +114,7 @@ class Admin:
     async def call(self, address: str, request: AdminRequest[Found]) -> Found:
         """Return what one server answers; raises CommandFailed."""
         if not is_address(address):
-            raise WrongUse(f"{address or 'nothing'} is no host:port of a server")
+            raise WrongUse(f"{address or 'nothing'} is not the host:port of a server")
         found = await self.site.call(address, request)
         self._is_answered = True
         return found
@@ -274,7 +274,7 @@ def _number(line: CommandLine, name: str, default: int, most: int) -> int:
     if text is None:
         return default
     if not (_NUMBER.fullmatch(text) and -most - 1 <= int(text) <= most):
-        raise WrongUse(f"-{name}: {text or 'nothing'} is no number from {-most - 1} to {most}")
+        raise WrongUse(f"-{name}: {text or 'nothing'} is not a number from {-most - 1} to {most}")
     return int(text)
 
 
@@ -288,7 +288,7 @@ def print_configuration(admin: Admin, text: bytes) -> None:
     try:
         options = {each.key: each.value for each in parse(text)}
     except PropertiesError as error:
-        raise CommandFailed(f"the answer is no configuration: {error}") from None
+        raise CommandFailed(f"the answer is not a configuration: {error}") from None
     for name in concurrent_order(options):
         admin.printf("%-50s=  %s%n", name, options[name])
 

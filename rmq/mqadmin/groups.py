@@ -93,7 +93,7 @@ def _policy_in(text: str | None) -> RetryPolicyView:
     try:
         return msgspec.json.decode(text, type=RetryPolicyView, strict=False)
     except msgspec.DecodeError as error:
-        raise WrongUse(f"-p is no retry policy in JSON: {error}") from None
+        raise WrongUse(f"-p is not a retry policy in JSON: {error}") from None
 
 
 @command(
@@ -145,7 +145,7 @@ async def _delete_topic(admin: Admin, topic: str, cluster: str) -> None:
 async def _set_consume_mode(admin: Admin, line: CommandLine) -> None:
     topic, group, mode = line.needed("t"), line.needed("g"), line.needed("m")
     if mode not in _MODES:
-        raise WrongUse(f"-m: {mode} is none of {', '.join(_MODES)}")
+        raise WrongUse(f"-m: {mode} is not one of {', '.join(_MODES)}")
     shared = integer(line, "q", 0)
     request = set_request_mode(topic, group, mode, shared)
     if not await admin.at_broker_or_cluster(line, request, "set consume mode to %s success.%n"):

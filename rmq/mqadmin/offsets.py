@@ -50,7 +50,7 @@ async def _clone_group_offset(admin: Admin, line: CommandLine) -> None:
         if offset < 0:
             continue
         if address is None:
-            raise CommandFailed(f"{queue.broker_name} has queues of {queue.topic}, and none of {topic}")
+            raise CommandFailed(f"{queue.broker_name} has queues of {queue.topic}, but none of {topic}")
         await admin.change(address, commit_offset(target, queue.topic, queue.queue_id, offset))
     admin.printf("clone group offset success. srcGroup[%s], destGroup=[%s], topic[%s]", source, target, topic)
 
@@ -265,4 +265,4 @@ def _unix_ms(text: str) -> int:
     try:
         return round(time.mktime(time.strptime(seconds, _DATE))) * 1000 + int(ms)
     except (ValueError, OverflowError):
-        raise WrongUse(f"-s: {text} is no time: now, Unix ms, or yyyy-MM-dd#HH:mm:ss:SSS") from None
+        raise WrongUse(f"-s: {text} is not a time: now, Unix ms, or yyyy-MM-dd#HH:mm:ss:SSS") from None

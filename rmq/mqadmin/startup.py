@@ -111,7 +111,7 @@ def _command(name: str) -> MqadminCommand:
     """Import a command; raises NotSupportedThere for one that is not here."""
     module = MQADMIN_COMMANDS[name].module
     if module is None:
-        raise NotSupportedThere(f"{name} is not part of rmq mqadmin: run it with RocketMQ's own mqadmin")
+        raise NotSupportedThere(f"{name} is not part of rmq mqadmin: use RocketMQ's own mqadmin")
     import_module(f"rmq.mqadmin.{module}")
     return COMMANDS[name]
 

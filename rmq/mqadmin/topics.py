@@ -136,7 +136,7 @@ async def _name_at(admin: Admin, address: str) -> str:
     table = (await admin.at_name_server(cluster_view())).broker_addr_table
     names = [name for name in string_order(table) if address in table[name].broker_addrs.values()]
     if not names:
-        raise UnknownName(f"no NameServer lists a broker at {address}: its order configuration is not set")
+        raise UnknownName(f"no NameServer lists a broker at {address}: its order configuration was not set")
     return names[0]
 
 

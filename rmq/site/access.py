@@ -21,7 +21,7 @@ def signer_of(settings: SiteSettings) -> Signer | None:
         credentials = keys_in(settings.access_key_file)
     elif settings.access_key or settings.secret_key:
         if not (settings.access_key and settings.secret_key):
-            raise WrongUse("a profile with access_key needs secret_key too, and the other way round")
+            raise WrongUse("a profile needs both access_key and secret_key, or neither")
         credentials = Credentials(settings.access_key, settings.secret_key)
     else:
         return None
@@ -68,10 +68,10 @@ def private_text(path: Path, what: str) -> str:
         raise WrongUse(f"{what}: {path} cannot be read: {error.strerror or error}") from None
     try:
         if len(text) > _FILE_BYTES_MAX:
-            raise WrongUse(f"{what}: {path} has more than {_FILE_BYTES_MAX} bytes: it is no file of keys")
+            raise WrongUse(f"{what}: {path} has more than {_FILE_BYTES_MAX} bytes: it is not a file of keys")
         return text.decode()
     except UnicodeDecodeError:
-        raise WrongUse(f"{what}: {path} is no UTF-8 text") from None
+        raise WrongUse(f"{what}: {path} is not UTF-8 text") from None
 
 
 def check_private(path: Path, descriptor: int, what: str) -> None:

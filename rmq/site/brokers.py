@@ -89,11 +89,11 @@ def stored_away(brokers: ClusterBrokers, stored: Mapping[str, ReportedBrokerSet]
 
 
 def away_sentence(away: AwaySet) -> str:
-    """Return since when a set is away, and whether it was stopped: "away since ..., stopped"."""
+    """Return since when a set is away, and whether it was stopped: "away since ..., shut down cleanly"."""
     if away.is_starting:
-        return "not registered yet since the NameServer started"
+        return "not registered since the NameServer started"
     since = "" if away.away_since_unix_ms is None else f" since {iso_time(away.away_since_unix_ms)}"
-    return f"away{since}" + (", stopped in order" if away.was_unregistered else "")
+    return f"away{since}" + (", shut down cleanly" if away.was_unregistered else "")
 
 
 def gaps_in(brokers: ClusterBrokers, cluster: str | None = None) -> list[Gap]:
@@ -126,7 +126,7 @@ def check_gaps(gaps: Collection[Gap], what: str = "") -> None:
 def not_found(what: str, name: str, names: Iterable[str], gaps: Collection[Gap]) -> UnknownName:
     """Return the failure for a topic or group that nobody shows: where a set cannot be asked, it may have it."""
     if gaps:
-        return NotShownNow(f"no broker that answers has {what} {name}; it may be elsewhere: {gap_names(gaps)}")
+        return NotShownNow(f"no broker that answers has {what} {name}; others may have it: {gap_names(gaps)}")
     return UnknownName(unknown_sentence(what, name, names))
 
 
@@ -176,7 +176,7 @@ def chosen_masters(
 ) -> tuple[list[BrokerPlace], list[Gap]]:
     """Return the masters of a cluster with the sets that have none, or those of one broker; raises CommandFailed."""
     if (cluster is None) == (broker is None):
-        raise WrongUse("name either --cluster or --broker")
+        raise WrongUse("give either --cluster or --broker")
     found = masters(members_of_cluster(brokers, cluster) if cluster else members_at(brokers, broker or ""))
     gaps = gaps_in(brokers, cluster) if cluster else []
     if not found:
@@ -207,5 +207,5 @@ def _members(broker_set: RoutedBrokerSet) -> Iterator[BrokerPlace]:
 def queue_ids(broker_name: str, queue_nums: int) -> range:
     """Return the ids of a topic's queues on a broker set; raises CommandFailed for more than QUEUES_MAX."""
     if queue_nums > QUEUES_MAX:
-        raise CommandFailed(f"{broker_name}: the topic is said to have {queue_nums} queues, more than {QUEUES_MAX}")
+        raise CommandFailed(f"{broker_name}: the topic is reported with {queue_nums} queues, more than {QUEUES_MAX}")
     return range(queue_nums)

@@ -83,7 +83,7 @@ async def carry_out(site: Site, stages: Sequence[Sequence[SiteChange]]) -> Carri
         try:
             answers = await site.answers_to((each.address, each.request) for each in stage)
         except asyncio.CancelledError:
-            interrupted = Interrupted("interrupted while requests were on their way")
+            interrupted = Interrupted("interrupted before all answers had come")
             rows += [
                 ChangeRow(address=each.address, change=each.what, state="unknown", detail=WHILE_INTERRUPTED)
                 for each in stage

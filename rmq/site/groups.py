@@ -31,9 +31,9 @@ Unknown = Literal["unknown"]
 #: Hidden queues probed past the last known id, and how many at most where there are any.
 _PROBED: Final = 2
 _HIDDEN_MAX: Final = 256
-_NOT_STORED: Final = "the group has stored no offset: it begins where its policy for new groups says"
+_NOT_STORED: Final = "the group has stored no offset: it starts by its policy for new groups"
 _BROADCASTING: Final = "broadcasting: each member keeps its own offsets, on its own host"
-_BEYOND: Final = "beyond the read queues: members do not read what is in it"
+_BEYOND: Final = "beyond the read queues: members do not read it"
 _LOST: Final = "the offset is beyond the end of the queue: messages are lost"
 
 
@@ -273,7 +273,7 @@ async def _read_stored(site: Site, cells: Mapping[str, Sequence[_AtMaster]], gro
         if answer is not None and answer.error is None:
             each.stored = {name.topic: found for name, found in answer.result.items() if name.group == each.group}
         elif answer is not None and answer.error is not None:
-            each.problem = f"whether an offset is stored is not known: {sentence_of(answer.error)}"
+            each.problem = f"it is unknown whether an offset is stored: {sentence_of(answer.error)}"
 
 
 async def _read_hidden(site: Site, cells: Sequence[_AtMaster]) -> None:

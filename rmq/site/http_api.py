@@ -117,7 +117,7 @@ def _named(servers: HttpServers) -> HttpServers:
 def path_of(*parts: str) -> str:
     """Return a path below /v1 with these parts, whatever characters they have; raises WrongUse for a blank one."""
     if not all(parts):
-        raise WrongUse("an id or a name is blank: it would be another path of the HTTP API")
+        raise WrongUse("an id or a name is blank")
     return "/v1/" + "/".join(quote(each, safe="") for each in parts)
 
 
@@ -127,7 +127,7 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
     if is_default and request.method != "GET" and settings.admin_token_file:
         # Whoever listens there on a shared machine would get the token.
         raise WrongUse(
-            f"name the server with {servers.option}: the admin token is sent only to addresses that you name"
+            f"give the server with {servers.option}: the admin token is sent only to addresses that you give"
         )
     skipped: list[tuple[str, _Skipped]] = []
     for url in servers.urls:
@@ -141,11 +141,11 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
             raise Interrupted(f"{url}: {WHILE_INTERRUPTED}") from None
     text = "; ".join(f"{url}: {problem}" for url, problem in skipped)
     if any(isinstance(problem, _Follows) for _, problem in skipped):
-        raise NotAnsweredNow(f"{text}; name all of them with {servers.option}")
+        raise NotAnsweredNow(f"{text}; give all of them with {servers.option}")
     if any(isinstance(problem, _ServerFault) for _, problem in skipped):
         # One that answered says more than those that are away.
         raise NotAnsweredNow(text)
-    raise NotReachable(f"{text}; name it with {servers.option} or a profile" if is_default else text)
+    raise NotReachable(f"{text}; give it with {servers.option} or a profile" if is_default else text)
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
@@ -202,7 +202,7 @@ def _message(settings: SiteSettings, request: ApiRequest[Document]) -> HttpMessa
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "verify_message", None) or error.reason
-        return f"no TLS session: {why} (is it http://, or does --tls-ca name who signed?)"
+        return f"no TLS session: {why} (is it http://? did the CA of --tls-ca sign the certificate?)"
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout_s * _MS:.0f} ms"
     return f"no HTTP answer: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
@@ -214,7 +214,7 @@ def _authorization(settings: SiteSettings) -> dict[str, str]:
     lines = private_text(Path(settings.admin_token_file).expanduser(), "--admin-token-file").split("\n")
     token = lines[0].strip()
     if not token.isascii() or not token.isprintable():
-        raise NoRights(f"--admin-token-file: the first line of {settings.admin_token_file} is no token")
+        raise NoRights(f"--admin-token-file: the first line of {settings.admin_token_file} is not a token")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -230,7 +230,7 @@ def _checked(
     except _UNREADABLE:
         if is_read:
             raise _not_this_product(servers, url) from None
-        raise CommandFailed(f"{url}: it is done, and the answer cannot be read: look before you repeat it") from None
+        raise CommandFailed(f"{url}: it was done, but the answer cannot be read: check before you repeat it") from None
 
 
 def _failure(servers: HttpServers, url: str, status: int, body: bytes, *, is_read: bool) -> CommandFailed | _Skipped:
@@ -244,16 +244,16 @@ def _failure(servers: HttpServers, url: str, status: int, body: bytes, *, is_rea
         return _Follows(fault.message)
     if status == _NOT_FOUND and fault.message.startswith(_NO_PATH):
         return _not_this_product(servers, url)
-    sentence = f"HTTP status {status}" + (f": {fault.message}" if fault.message else ", and no reason that can be read")
+    sentence = f"HTTP status {status}" + (f": {fault.message}" if fault.message else " without a readable reason")
     if status in _FAULTS:
         return _ServerFault(sentence) if is_read else CommandFailed(f"{url}: {sentence}; {LOOK_BEFORE_REPEATING}")
-    advice = " Name a file with the token: --admin-token-file" if status in _DENIED else ""
+    advice = " Give a file with the token: --admin-token-file" if status in _DENIED else ""
     return _kind_of(status)(f"{url}: {sentence}{advice}")
 
 
 def _not_this_product(servers: HttpServers, url: str) -> NotSupportedThere:
     article = "an" if servers.kind.startswith("o") else "a"
-    return NotSupportedThere(f"{url} has no such HTTP API: is it {article} {servers.kind}'s, of this product?")
+    return NotSupportedThere(f"{url} has no such HTTP API: is it {article} {servers.kind} of this product?")
 
 
 def _kind_of(status: int) -> type[CommandFailed]:

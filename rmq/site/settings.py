@@ -155,7 +155,9 @@ def _addresses(option: str, text: str) -> tuple[str, ...]:
     addresses = _parts(text)
     wrong = next((each for each in addresses if split_address(each) is None), None)
     if wrong is not None or not addresses:
-        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no host:port; put ; between several: ns1:9876;ns2:9876")
+        raise WrongUse(
+            f"--{option}: {wrong or 'nothing'} is not host:port; separate several with ; such as ns1:9876;ns2:9876"
+        )
     return addresses
 
 
@@ -167,7 +169,7 @@ def _urls(name: str, named: Mapping[str, str], otherwise: tuple[str, ...]) -> tu
     wrong = next((each for each in urls if not _is_url(each)), None)
     if wrong is not None or not urls:
         sample = _SAMPLE_URLS[option]
-        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as {sample}; put ; between several")
+        raise WrongUse(f"--{option}: {wrong or 'nothing'} is not a URL such as {sample}; separate several with ;")
     return urls
 
 
@@ -198,5 +200,5 @@ def _timeout(text: str | None) -> float:
     except ValueError:
         seconds = -1
     if not 0 < seconds <= TIMEOUT_S_MAX:
-        raise WrongUse(f"--timeout: {text} is no number of seconds up to {TIMEOUT_S_MAX:.0f}")
+        raise WrongUse(f"--timeout: {text} is not a number of seconds up to {TIMEOUT_S_MAX:.0f}")
     return seconds

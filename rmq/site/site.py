@@ -215,7 +215,7 @@ class Site:
 
     def _with_advice(self, failure: CommandFailed) -> CommandFailed:
         if isinstance(failure, NotReachable) and "namesrv" in self.settings.defaults:
-            return NotReachable(f"{failure}; name your NameServers with --namesrv, NAMESRV_ADDR or a profile")
+            return NotReachable(f"{failure}; give your NameServers with --namesrv, NAMESRV_ADDR or a profile")
         return failure
 
 

@@ -62,9 +62,9 @@ def common_keys(kind: ServerKind[Config]) -> tuple[Key, ...]:
         Key("event", "A name of the table below."),
         Key(kind.id_key, kind.id_meaning),
         Key("version", f"Version of this {kind.name}."),
-        Key("suppressed", "So many lines of the same event and broker or peer were left out before this one."),
-        Key("lines_dropped", "So many lines were lost before this one because the output did not take them."),
-        Key("exception", "What was raised and where, without local variables."),
+        Key("suppressed", "Number of lines of the same event and broker or peer left out before this one."),
+        Key("lines_dropped", "Number of lines lost before this one because the output did not accept them."),
+        Key("exception", "The exception with its traceback, without local variables."),
     )
 
 

@@ -30,7 +30,7 @@ SERVER_START_FAILED: Final = error(
 SERVER_DRAINING: Final = info(
     "server_draining",
     ("reason", "connections"),
-    "The stop has begun: `/readyz` answers 503, and peers are sent to other servers.",
+    "The server has begun to stop: `/readyz` answers 503, and peers are sent to other servers.",
 )
 SERVER_STOPPED: Final = info("server_stopped", ("duration_ms",), "All connections are closed; the process ends.")
 RECORDING_STOPPED: Final = error(
@@ -53,13 +53,13 @@ HISTORY_DELETED: Final = warning(
 BACKGROUND_TASK_FAILED: Final = error(
     "background_task_failed",
     ("task",),
-    "A background task failed. The server goes on; a task that runs for ever is started again after 1 s.",
+    "A background task failed. The server continues; a permanent task is started again after 1 s.",
     "A fault of the server: report it, with this line.",
 )
 SERVER_FAILED: Final = error(
     "server_failed",
     (),
-    "A fault of the server that nothing catches; the process ends with an error.",
+    "An uncaught fault of the server; the process ends with an error.",
     "Start it again, and report the fault with this line.",
 )
 
@@ -82,9 +82,9 @@ FILE_EXPOSED: Final = warning(
 LOOPBACK_ADVERTISED: Final = warning(
     "loopback_advertised",
     ("addr", "bind_address"),
-    "The server found no address at which others reach this machine, so it advertises loopback: brokers, "
-    "clients and servers on other machines cannot connect to it.",
-    "Set `advertisedAddress` to the host:port at which others reach this server.",
+    "The server found no address by which others can reach this machine, so it advertises loopback: brokers, clients "
+    "and servers on other machines cannot connect to it.",
+    "Set `advertisedAddress` to the host:port by which others reach this server.",
 )
 CERTIFICATE_LOADED: Final = info(
     "certificate_loaded",
@@ -100,33 +100,31 @@ CERTIFICATE_LOAD_FAILED: Final = error(
 HTTP_ADMIN_TOKEN_LOADED: Final = info(
     "http_admin_token_loaded",
     ("path",),
-    "The token of a file is in force, at the start or after the file changed: with that of "
-    "`httpAdminTokenFile`, and no other token, HTTP requests may change something; that of `consoleReadTokenFile` "
-    "opens the console for reading.",
+    "The token in a file is in force, at the start or after the file changed. Only the token of `httpAdminTokenFile` "
+    "allows changes over HTTP; that of `consoleReadTokenFile` opens the console for reading.",
 )
 HTTP_ADMIN_TOKEN_LOAD_FAILED: Final = error(
     "http_admin_token_load_failed",
     ("path", "error"),
-    "The file of `httpAdminTokenFile`, or another file with a token, is gone or holds no token any more; the "
+    "The file of `httpAdminTokenFile`, or another file with a token, is missing or no longer holds a token; the "
     "previous token stays in force.",
-    "Write a token into the file, which is read twice a second. To let nobody change anything, blank the option "
-    "and restart.",
+    "Write a token into the file, which is read twice a second. To forbid all changes, blank the option and restart.",
 )
 BROKER_REQUEST_DENIED: Final = warning(
     "broker_request_denied",
     ("addr", "request_code", "signed", "error", "advice"),
-    "A broker with ACL refused a request of this process: the request is not `signed`, or the broker does not "
-    "know the user, has another password for it, or does not permit it to do this.",
-    "Do what the key `advice` says: give this process a user of the brokers with the rights that it names, and "
-    "name the addresses of these brokers.",
+    "A broker with ACL refused a request of this process: the request is not `signed`, or the user is unknown there, "
+    "has another password, or lacks the right.",
+    "Follow the key `advice`: give this process a broker user with the rights that it names, and configure the "
+    "addresses of these brokers.",
 )
 BROKER_REQUEST_NOT_SIGNED: Final = warning(
     "broker_request_not_signed",
     ("addr", "advice"),
-    "Requests to this address are not signed: keys are set, but the operator does not name this address. "
-    "Logged once for each address.",
-    "Name the address if it is a broker of yours with ACL, which otherwise denies these requests; unsigned "
-    "requests give nothing away to anybody else. Find out who registers addresses that you do not know.",
+    "Requests to this address are not signed: keys are configured, but not for this address. Logged once for each "
+    "address.",
+    "If it is your broker with ACL, which denies unsigned requests, add the address. Otherwise no keys are disclosed; "
+    "find out who registers the address.",
 )
 
 MEANS: Final = events_in(globals())[len(LIFE) :]
@@ -150,8 +148,8 @@ CONFIG_STORE_FAILED: Final = error(
 MOUNTED_FILE_STORED: Final = warning(
     "mounted_file_stored",
     ("path",),
-    "The file is a mount of its own, which no rename can replace: it was overwritten in place, after a copy "
-    "was synced beside it, which is used if a crash interrupts the write. Logged once for each file.",
+    "The file is itself a mount, which a rename cannot replace, so it was overwritten in place. If a crash interrupts "
+    "the write, the copy that was synced beside it is used. Logged once for each file.",
     "Mount the folder instead of the file: the copy inside a container is lost with the container.",
 )
 
@@ -176,14 +174,14 @@ CONNECTION_CLOSED: Final = debug("connection_closed", ("peer", "reason"), "A con
 SLOW_READER_DISCONNECTED: Final = warning(
     "slow_reader_disconnected",
     ("peer", "reason"),
-    "A peer was disconnected because it did not read its responses for too long, or had the most of them "
-    "unread when all together exceeded `responseBufferBytesMax`.",
+    "A peer was disconnected because it did not read its responses for too long, or had the most unread bytes when "
+    "all unread responses exceeded `responseBufferBytesMax`.",
     "Check the peer: it is stopped, or its network is blocked.",
 )
 FRAME_REJECTED: Final = warning(
     "frame_rejected",
     ("peer", "reason", "error"),
-    "A peer sent bytes that are no RocketMQ frame; its connection was closed.",
+    "A peer sent bytes that are not a RocketMQ frame; its connection was closed.",
     "Find out what connects there: a port scan, another protocol, TLS to a plain port.",
 )
 REQUEST_REJECTED: Final = warning(
@@ -201,8 +199,8 @@ REQUEST_FAILED: Final = error(
 HTTP_REQUEST_REJECTED: Final = warning(
     "http_request_rejected",
     ("peer", "error"),
-    "A peer was disconnected from the HTTP port: it sent bytes that are no HTTP, and was answered 400, or did "
-    "not read its answers.",
+    "A peer was disconnected from the HTTP port: it sent bytes that are not HTTP (answered 400), or did not read its "
+    "answers.",
     "Find out what connects there, and whether it hangs.",
 )
 HTTP_REQUEST_FAILED: Final = error(
@@ -214,29 +212,28 @@ HTTP_REQUEST_FAILED: Final = error(
 HTTP_ADMIN_DENIED: Final = warning(
     "http_admin_denied",
     ("peer", "method", "path", "reason"),
-    "An HTTP request that would change something, or a sign-in to the console, was refused: there is no "
-    "`httpAdminTokenFile` (`off`), it comes from a page of another site (`other_origin`), or it shows no token "
-    "(`no_token`) or another one (`wrong_token`).",
-    "Give the token to a peer of yours, after a rotation above all; find out what any other one wants.",
+    "A change over HTTP, or a sign-in to the console, was refused: there is no `httpAdminTokenFile` (`off`), the "
+    "request comes from another site (`other_origin`), or its token is missing (`no_token`) or wrong (`wrong_token`).",
+    "If the peer is yours, give it the token, especially after a rotation; otherwise find out what it wants.",
 )
 HTTP_ADMIN_REQUEST_ACCEPTED: Final = info(
     "http_admin_request_accepted",
     ("method", "path", "status"),
-    "An HTTP request with the admin token changed something, or began to.",
+    "An HTTP request with the admin token made or started a change.",
     audit=True,
 )
 CONSOLE_SESSION_OPENED: Final = info(
     "console_session_opened",
     ("rights",),
-    "Somebody signed in to the console of a server, for 8 hours: `read` with the token of "
-    "`consoleReadTokenFile`, `change` with that of `httpAdminTokenFile`.",
+    "A user signed in to the console of a server, for 8 hours: `read` with the token of `consoleReadTokenFile`, "
+    "`change` with that of `httpAdminTokenFile`.",
     audit=True,
 )
 TOKEN_TRIES_LIMITED: Final = warning(
     "token_tries_limited",
     ("peer",),
-    "A token, at a sign-in or in Authorization, was answered 429 unread: within a minute this address, or its "
-    "IPv6 network (/64), showed five different wrong ones.",
+    "A sign-in or an Authorization header was answered 429 with its token unchecked: this address, or its IPv6 "
+    "network (/64), sent five different wrong tokens within a minute.",
     "Find out who tries tokens there. All users behind a proxy or NAT share its address, and wait too.",
 )
 LIBRARY_LOGGED: Final = warning(

@@ -203,7 +203,7 @@ def test_torn_lines_are_skipped_and_counted(server, tmp_path, route, time_machin
         path.write_bytes(b'{"torn":' + boot + topic + b'"configured"\n' + b"\0" * 100 + b"\n" + whole)
     assert route(THEN + 20 * SECOND) == ({"a": 4}, "")
     _, _, error = time_machine("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
-    assert "lines cannot be read and are left out" in error
+    assert "unreadable lines are left out" in error
 
 
 def test_diff_names_what_is_unknown_of_either_time_and_of_later_servers(server, time_machine, tmp_path):

@@ -154,7 +154,7 @@ def test_what_was_never_recorded_differs_from_what_was_empty(server, past, tmp_p
     code, _, error = Past(tmp_path / "elsewhere").run("route", TOPIC)
     assert (code, "there is no history in" in error) == (2, True)
     code, _, error = past.run("route", TOPIC, "--at", "yesterday")
-    assert (code, "'yesterday' is no time; write 2026-11-21T20:00:00" in error) == (2, True)
+    assert (code, "'yesterday' is not a time; write 2026-11-21T20:00:00" in error) == (2, True)
 
 
 def test_each_tick_counts_the_route_queries_that_found_no_topic_since_the_start(server, past):

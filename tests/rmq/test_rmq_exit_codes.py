@@ -70,7 +70,7 @@ def test_unknown_host_is_not_reachable(rmq):
         ({KV_LIST: answer(code=1, remark="disable\nat java.lang")}, 1, "refused with code 1: disable\n"),
         ({KV_LIST: answer(code=16, remark="no right")}, 5, "refused with code 16: no right"),
         ({KV_LIST: answer(code=1, remark="org.apache.rocketmq.acl.common.AclException: x")}, 5, "AclException"),
-        ({}, 6, "does not know the request"),
+        ({}, 6, "does not know this request"),
     ],
 )
 def test_every_answer_has_its_code_and_sentence(rmq, peer, answers, code, sentence):
@@ -274,7 +274,7 @@ def test_unknown_command_is_answered_with_names_like_it(rmq):
 def test_argument_that_is_no_utf_8_is_wrong_use(rmq):
     ran = rmq.run("topic", "route", b"\xff".decode(errors="surrogateescape"))
 
-    assert (ran.code, "argument 3 is no UTF-8" in ran.err) == (2, True), ran
+    assert (ran.code, "argument 3 is not UTF-8" in ran.err) == (2, True), ran
 
 
 def test_command_loads_nothing_that_only_others_need(rmq):

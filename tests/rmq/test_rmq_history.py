@@ -152,14 +152,18 @@ def test_folder_may_stand_in_a_profile(past, shown, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("route", "Orders", "--at", "yesterday"), 2, "--at: 'yesterday' is no time; write 2026-11-21T20:00:00 (UTC)"),
+        (
+            ("route", "Orders", "--at", "yesterday"),
+            2,
+            "--at: 'yesterday' is not a time; write 2026-11-21T20:00:00 (UTC)",
+        ),
         (("route", "Orders", "--at", "0001-01-01"), 2, "is no time of a history"),
         (("route", "Orders", "--at", "9000-01-01"), 4, "is still to come"),
         (("route", "Orders", "--at", "2001-01-01"), 4, "recorded anything in the 31 days before"),
         (("route", "Orders", "--ns-id", "other_9876"), 4, "no NameServer other_9876 recorded anything"),
         (("route", "Orders", "--body", "--diff", "2026-01-01"), 2, "--body shows one moment"),
         (("timeline", "absent"), 4, "nothing happened to absent"),
-        (("timeline", "a", "--from", "2026-01-02", "--to", "2026-01-01"), 2, "--from has to be before --to"),
+        (("timeline", "a", "--from", "2026-01-02", "--to", "2026-01-01"), 2, "--from must be before --to"),
         (("route", "Orders", "--history", "s3://bucket/history"), 2, "is a URI"),
         (("route", "Orders", "--history", "/nowhere"), 2, "there is no history in /nowhere"),
     ],
@@ -178,4 +182,4 @@ def test_lines_that_cannot_be_read_are_counted(past, shown, tmp_path):
         stream.write(b'{"torn\n')
     ran = shown("history", "timeline", "broker-a", "--history", str(copy))
 
-    assert (ran.code, "1 lines cannot be read and are left out" in ran.err) == (0, True)
+    assert (ran.code, "1 unreadable lines are left out" in ran.err) == (0, True)

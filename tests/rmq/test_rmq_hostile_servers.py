@@ -104,12 +104,12 @@ def failure_at(address, *, timeout_s=20, tls=False):
 @pytest.mark.parametrize(
     ("begin", "sentence"),
     [
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "no RocketMQ server: it begins with 'SSH-'"),
-        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "an HTTP server answers here"),
-        (b"\x15\x03\x03\0\x02\x02\x28", "the server wants TLS: --tls or --tls-ca"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not a RocketMQ server: its answer begins with 'SSH-'"),
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "this is an HTTP port"),
+        (b"\x15\x03\x03\0\x02\x02\x28", "the server needs TLS: --tls or --tls-ca"),
         ((100 * MIB).to_bytes(4, "big") + b"\0" * 65536, "the answer has 104857600 bytes, more than 16 MiB"),
-        (b"\xff\xff\xff\xff", "no RocketMQ server"),
-        (b"\0\0\0\x04\0\0\0\x05", "no RocketMQ server: a header of 5 bytes does not fit"),
+        (b"\xff\xff\xff\xff", "not a RocketMQ server"),
+        (b"\0\0\0\x04\0\0\0\x05", "not a RocketMQ server: a header of 5 bytes does not fit"),
         (BEGIN_OF_A_MIB, "closed the connection"),
         (b"", "closed the connection"),
     ],
@@ -148,7 +148,7 @@ def test_port_of_an_etcd_is_no_name_server(tmp_path):
         etcd.stop()
 
     assert failure.exit_code == 3
-    assert "no RocketMQ server" in str(failure) or "no answer within" in str(failure)
+    assert "not a RocketMQ server" in str(failure) or "no answer within" in str(failure)
 
 
 # The HTTP API
@@ -188,12 +188,12 @@ FAULT = '{"error":{"code":"unavailable","message":"This controller is starting."
         (
             http('{"error":{"code":"x","message":"no"}}', "401 No"),
             5,
-            "no Name a file with the token: --admin-token-file",
+            "no Give a file with the token: --admin-token-file",
         ),
         (http('{"error":{"code":"x","message":"No set x."}}', "404 No"), 4, "HTTP status 404: No set x."),
         (http('{"error":{"code":"x","message":"There is nothing at /v1/x."}}', "404 No"), 6, "has no such HTTP API"),
         (http("<html>", "404 Not Found"), 6, "has no such HTTP API"),
-        (http("later", "503 Busy"), 1, "HTTP status 503, and no reason that can be read"),
+        (http("later", "503 Busy"), 1, "HTTP status 503 without a readable reason"),
         (http("", "302 Found", "Location: http://127.0.0.1:1/\r\n"), 1, "HTTP status 302"),
         (http("<html>"), 6, "has no such HTTP API"),
         (http('{"items":' + "[" * 100_000), 6, "has no such HTTP API"),

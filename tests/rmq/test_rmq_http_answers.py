@@ -145,7 +145,7 @@ def test_status_of_a_manager_that_does_not_lead_names_the_one_that_does(rmq, pee
     }
     ran = rmq.run("offsets", "status", "--offset-manager", peer(200, follows).url)
 
-    assert (ran.code, "o2:9883 leads: name it with --offset-manager" in ran.err) == (7, True), ran
+    assert (ran.code, "o2:9883 leads: give its address with --offset-manager" in ran.err) == (7, True), ran
     assert "the leader is o2:9883" in ran.out
 
 
@@ -161,14 +161,14 @@ def test_token_is_shown_where_something_changes_and_not_where_it_is_read(rmq, pe
 def test_token_is_sent_to_no_address_that_nobody_named(rmq, words):
     ran = rmq.run("offsets", "undo", "x", *words)
 
-    assert (ran.code, "name the server with --offset-manager: the admin token" in ran.err) == (2, True), ran
+    assert (ran.code, "give the server with --offset-manager: the admin token" in ran.err) == (2, True), ran
 
 
 def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(rmq, peer):
     manager, other = peer(200, NOTHING_WRITTEN, after=[(200, None)]), peer(200, NOTHING_WRITTEN)
     ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", f"{manager.url};{other.url}")
 
-    assert (ran.code, "it may be done all the same" in ran.err) == (3, True), ran
+    assert (ran.code, "it may have been done" in ran.err) == (3, True), ran
     assert [json.loads(body).get("dryRun") for *_, body in manager.received] == [True, None]
     assert other.received == []
 
@@ -178,7 +178,7 @@ def test_change_that_is_interrupted_may_be_done_and_nobody_waits_for_the_server(
     words = ("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, "--timeout", NEVER_S)
     ran = rmq.interrupt(*words, when=lambda: len(manager.received) == 2)
 
-    assert (ran.code, "interrupted; it may be done all the same" in ran.err) == (130, True), ran
+    assert (ran.code, "interrupted; it may have been done" in ran.err) == (130, True), ran
 
 
 def test_change_that_is_interrupted_in_a_terminal_may_be_done(rmq, peer):
@@ -188,7 +188,7 @@ def test_change_that_is_interrupted_in_a_terminal_may_be_done(rmq, peer):
         run.wait_for(lambda: len(manager.received) == 2, "the change")
         code = run.interrupt()
 
-    assert (code, "interrupted; it may be done all the same" in run.text) == (130, True), run.text
+    assert (code, "interrupted; it may have been done" in run.text) == (130, True), run.text
     assert "Traceback" not in run.text
 
 
@@ -246,8 +246,8 @@ def test_name_of_a_host_that_is_none_is_not_reachable(rmq):
 @pytest.mark.parametrize(
     ("status", "answer", "sentence"),
     [
-        (200, b"<html>", "it is done, and the answer cannot be read: look before you repeat it"),
-        (500, b"", "no reason that can be read; it may be done all the same: look before you repeat it"),
+        (200, b"<html>", "it was done, but the answer cannot be read: check before you repeat it"),
+        (500, b"", "without a readable reason; it may have been done: check before you repeat it"),
     ],
 )
 def test_change_with_an_answer_that_leaves_it_open_says_so(rmq, peer, status, answer, sentence):
@@ -279,7 +279,7 @@ def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
     controller = peer(200, {"topic": "T", "kind": "grow"}, after=answers)
     ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
-    assert (ran.code, "T: resize op-7 is started" in ran.err) == (0, True), ran
+    assert (ran.code, "T: resize op-7 has started" in ran.err) == (0, True), ran
 
 
 def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, monkeypatch):
@@ -309,7 +309,7 @@ def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
     ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
 
     assert [line for line in ran.err.splitlines() if line.startswith("rmq: T: ")] == [
-        "rmq: T: resize op-7 is started",
+        "rmq: T: resize op-7 has started",
         "rmq: T: VERIFY",
         "rmq: T: SEED: c leads broker-a instead of a",
         "rmq: T: READ_UP",
@@ -334,7 +334,7 @@ def test_wait_for_a_resize_that_is_interrupted_says_that_it_goes_on(rmq, peer):
     words = ("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
     ran = rmq.interrupt(*words, when=lambda: len(controller.received) > 2)
 
-    assert (ran.code, "goes on without this command: rmq scaling show op-7" in ran.err) == (130, True), ran
+    assert (ran.code, "continues without this command: rmq scaling show op-7" in ran.err) == (130, True), ran
 
 
 def test_operations_show_when_they_were_done(rmq, peer):
@@ -373,7 +373,7 @@ def test_export_replaces_a_file_only_where_that_is_wanted(rmq, peer):
 @pytest.mark.parametrize(
     ("status", "answer", "code", "sentence"),
     [
-        (200, b"<html>", 6, "is it an offset manager's, of this product?"),
+        (200, b"<html>", 6, "is it an offset manager of this product?"),
         (429, {"error": {"code": "too_many_requests", "message": "later\x1b[2J"}}, 1, r"later\x1b[2J"),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_reset_is_listed_restored_and_undone(broker, manager, rmq):
     assert (planned[0]["messagesNever"], planned[1]["status"]) == (30, "right already")
     assert broker.offsets["orders@billing"][0] == 20
     asked = rmq.run(*restore)
-    assert (asked.code, "in 1 queues: 0 messages are read again, 30 are passed over" in asked.err) == (2, True), asked
+    assert (asked.code, "in 1 queues: 0 messages are read again, 30 skipped" in asked.err) == (2, True), asked
 
     done = rmq.run(*restore, "--yes", "-o", "json")
     (operation, *_) = rmq.items("offsets", "operations")
@@ -206,7 +206,7 @@ def test_a_lost_log_is_reported_and_repaired_by_the_one_command(broker, manager,
         ("ahead", 50, 0, 50)
     ]
     asked = rmq.run("offsets", "repair", number)
-    assert (asked.code, "Then 0 messages are read again; otherwise 0 are, and up to 50" in asked.err) == (2, True), (
+    assert (asked.code, "With it 0 messages are read again; without it 0, and up to 50" in asked.err) == (2, True), (
         asked
     )
     assert broker.offsets["orders@ahead"][0] == 50
@@ -236,7 +236,7 @@ def test_a_run_whose_groups_went_on_by_themselves_waits_for_nobody_once_it_was_a
     looked = rmq.run(*repair, "--dry-run")
     assert (looked.code, "would change nothing now: 1 right already" in looked.err) == (0, True), looked
     asked = rmq.run(*repair)
-    assert (asked.code, "End run" in asked.err) == (2, True), asked
+    assert (asked.code, "Close run" in asked.err) == (2, True), asked
     assert "would change" in rmq.items("offsets", "repairs")[0]["counts"]
 
     assert rmq.run(*repair, "--yes").code == 0
@@ -265,7 +265,7 @@ def test_a_name_of_which_nothing_is_known_is_said(rmq, words):
         (("offsets", "undo", "absent", "--yes"), 4, "absent"),
         (("offsets", "undo", "../x?y", "--yes"), 4, "../x?y"),
         (("offsets", "repairs", "999"), 4, "no run 999"),
-        (("group", "restore", "g", "--moment", "yesterday"), 2, "--moment: yesterday is no time"),
+        (("group", "restore", "g", "--moment", "yesterday"), 2, "--moment: yesterday is not a time"),
         (("group", "restore", "g", "--moment", "2001-01-01T00:00:00Z", "--yes"), 1, "nothing can be written"),
         (("offsets", "restore", "--cluster", "c9", "--moment", "former", "--yes"), 4, "c9"),
         (("offsets", "import", "absent.json", "--target", "broker"), 2, "absent.json cannot be read"),
@@ -293,7 +293,7 @@ def test_a_file_that_is_broken_is_refused_with_its_place(rmq, tmp_path):
         (None, 0o600, 5, "--admin-token-file"),
         ("wrong\n", 0o600, 5, "HTTP status 401"),
         (f"{TOKEN}\n", 0o644, 2, "chmod 600"),
-        ("tökén\n", 0o600, 5, "is no token"),
+        ("tökén\n", 0o600, 5, "is not a token"),
     ],
 )
 def test_a_change_without_the_token_is_no_rights(rmq, tmp_path, token, mode, code, sentence):
@@ -312,7 +312,9 @@ def test_a_manager_that_follows_nobody_says_so(rmq, lonely, words):
     rmq.environment["RMQ_OFFSET_MANAGER"] = f"http://{lonely.address}"
     ran = rmq.run("offsets", *words)
 
-    assert (ran.code, ran.out, "follows nobody" in ran.err, "--namesrv-addr" in ran.err) == (1, "", True, True), ran
+    assert (ran.code, ran.out, "no source of masters" in ran.err, "--namesrv-addr" in ran.err) == (1, "", True, True), (
+        ran
+    )
 
 
 def test_status_shows_managers_sets_and_who_follows_nobody(broker, manager, rmq, lonely):
@@ -335,6 +337,6 @@ def test_without_a_manager_it_is_not_reachable_and_says_how_to_name_one(rmq, ser
     status = rmq.run("offsets", "status", "--timeout", "1")
     other = rmq.run("offsets", "sets", "--offset-manager", f"http://127.0.0.1:{servers.controller.http_port}")
 
-    assert (nobody.code, "name it with --offset-manager" in nobody.err) == (3, True), nobody
-    assert (status.code, "name it with --offset-manager" in status.err) == (3, True), status
-    assert (other.code, "is it an offset manager's, of this product?" in other.err) == (6, True), other
+    assert (nobody.code, "give it with --offset-manager" in nobody.err) == (3, True), nobody
+    assert (status.code, "give it with --offset-manager" in status.err) == (3, True), status
+    assert (other.code, "is it an offset manager of this product?" in other.err) == (6, True), other

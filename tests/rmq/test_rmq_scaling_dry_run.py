@@ -114,7 +114,7 @@ def test_queues_may_be_given(tmp_path, samplers, command):
     [
         ("orders", "give its queues with --queues and --sets"),
         ("orders-eu", "orders-eu was not sampled"),
-        ("payments", "holds for payments"),
+        ("payments", "matches payments"),
     ],
 )
 def test_what_is_not_recorded_is_named(samplers, command, topic, sentence):

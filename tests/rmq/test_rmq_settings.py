@@ -81,17 +81,20 @@ def test_several_addresses_are_tried_in_their_order_and_each_once():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"namesrv": "ns1"}, "ns1 is no host:port"),
-        ({"namesrv": "ns1:9876,ns2:9876"}, "ns1:9876,ns2:9876 is no host:port; put ; between several"),
-        ({"controller_http": "http://c1:9881,http://c2:9881"}, "c2:9881 is no URL such as .*; put ; between several"),
-        ({"namesrv": ";"}, "nothing is no host:port"),
-        ({"controller_http": "c1:9881"}, "c1:9881 is no URL"),
-        ({"namesrv_http": "ns1:9880"}, "--namesrv-http: ns1:9880 is no URL"),
-        ({"timeout": "soon"}, "soon is no number of seconds"),
-        ({"timeout": "nan"}, "nan is no number of seconds"),
-        ({"timeout": "0"}, "0 is no number of seconds"),
+        ({"namesrv": "ns1"}, "ns1 is not host:port"),
+        ({"namesrv": "ns1:9876,ns2:9876"}, "ns1:9876,ns2:9876 is not host:port; separate several with ;"),
+        (
+            {"controller_http": "http://c1:9881,http://c2:9881"},
+            "c2:9881 is not a URL such as .*; separate several with ;",
+        ),
+        ({"namesrv": ";"}, "nothing is not host:port"),
+        ({"controller_http": "c1:9881"}, "c1:9881 is not a URL"),
+        ({"namesrv_http": "ns1:9880"}, "--namesrv-http: ns1:9880 is not a URL"),
+        ({"timeout": "soon"}, "soon is not a number of seconds"),
+        ({"timeout": "nan"}, "nan is not a number of seconds"),
+        ({"timeout": "0"}, "0 is not a number of seconds"),
         ({"tls": "perhaps"}, "tls must be true or false"),
-        ({"offset_manager": "o1:9883"}, "o1:9883 is no URL such as http://host:9883"),
+        ({"offset_manager": "o1:9883"}, "o1:9883 is not a URL such as http://host:9883"),
         *(({name: ""}, "is blank") for name in ("namesrv", "tls_ca", "access_key_file", "timeout")),
     ],
 )
@@ -108,7 +111,7 @@ def test_wrong_values_are_named_and_no_default_stands_for_them(options, text):
     ],
 )
 def test_url_that_is_more_or_less_than_a_host_is_wrong_use(url):
-    with pytest.raises(WrongUse, match="is no URL such as http://host:9881"):
+    with pytest.raises(WrongUse, match="is not a URL such as http://host:9881"):
         settings_of({"controller_http": url}, {}, {})
 
 
@@ -134,14 +137,14 @@ def test_no_file_is_no_profile_unless_one_is_wanted(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert profile_of(None, {}) == {}
-    with pytest.raises(WrongUse, match="there is no"):
+    with pytest.raises(WrongUse, match="does not exist"):
         profile_of("prod", {"RMQ_CONFIG": str(tmp_path / "absent")})
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[profiles.prod", "is no TOML"),
+        ("[profiles.prod", "is not TOML"),
         ("profiles = 1", "profiles must be tables"),
         ("currant = 'a'", "no setting currant; did you mean current"),
         ("current = 'a'\n[profiles.a]\nnameserv = 'x:1'", "profile a: no setting nameserv; did you mean namesrv"),
@@ -153,9 +156,9 @@ def test_no_file_is_no_profile_unless_one_is_wanted(tmp_path, monkeypatch):
         ("current = 'a'\n[profiles.a]\ntls = 'yes'", "tls must be true or false, not yes"),
         ("current = 7\n[profiles.7]", "no profile 7"),
         ("current = ''", "no profile"),
-        ("current = 'a'\ncurrent = 'b'", "is no TOML"),
+        ("current = 'a'\ncurrent = 'b'", "is not TOML"),
         ("x = " + "[" * 100_000, "nested too deeply"),
-        ("\0", "is no TOML"),
+        ("\0", "is not TOML"),
     ],
 )
 def test_unusable_file_of_profiles_is_named(config, text, sentence):
@@ -205,7 +208,7 @@ def test_unusable_file_of_keys_is_named_and_not_shown(tmp_path, text, mode, sent
 
 
 def test_half_a_pair_of_keys_is_refused():
-    with pytest.raises(WrongUse, match="secret_key too"):
+    with pytest.raises(WrongUse, match="both access_key and secret_key"):
         signer_of(settings_of({}, {}, {"access_key": "user"}))
 
 

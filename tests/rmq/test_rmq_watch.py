@@ -191,7 +191,7 @@ def test_masters_that_do_not_answer_delete_none_of_their_topics(live):
     with watching(live.rmq, "topic", "list", "--long", "-w", "-o", "jsonl", "--timeout", "1") as watcher:
         watcher.wait_for(lambda: watcher.types("topic") == [("ADDED", "Orders")], "the topic")
         before, peer.answers = peer.answers, {}
-        watcher.wait_for(lambda: any("does not know the request" in each for each in watcher.errors), "the failure")
+        watcher.wait_for(lambda: any("does not know this request" in each for each in watcher.errors), "the failure")
         peer.answers = before | {21: answer({"topicConfigTable": {}})}
         watcher.wait_for(lambda: len(watcher.events) == 2, "the topic is deleted")
     broker.close()
@@ -281,11 +281,11 @@ def test_picture_in_a_terminal_says_that_it_is_old(tmp_path):
     ("words", "code", "sentence"),
     [
         (("topic", "list", "-w", "-n", "127.0.0.1:1"), 3, "cannot connect"),
-        (("topic", "list", "-w", "-o", "json"), 2, "--watch writes a change at a time"),
-        (("topic", "route", "Absent", "-w"), 7, "may be elsewhere: no broker is registered"),
+        (("topic", "list", "-w", "-o", "json"), 2, "-o json is one document, which --watch cannot write"),
+        (("topic", "route", "Absent", "-w"), 7, "others may have it: no broker is registered"),
         (("watch", *map(str, range(101))), 2, "101 topics are more than 100"),
         (("watch",), 2, "Missing argument"),
-        (("topic", "list", "-w", "--namesrv-http", "nowhere"), 2, "nowhere is no URL"),
+        (("topic", "list", "-w", "--namesrv-http", "nowhere"), 2, "nowhere is not a URL"),
         (("topic", "show", "Orders", "--watch"), 2, "No such option"),
     ],
 )

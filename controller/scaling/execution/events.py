@@ -120,8 +120,8 @@ class ResizeCreated(_OfResize, frozen=True, kw_only=True):
 
 
 class ResizePhaseEntered(_OfResize, frozen=True, kw_only=True):
-    """A resize is in another phase, after `lasted_ms` in the one before; `evidence` is why that one ended. With
-    ROLLBACK, or WRITE_DOWN of a grow, it is being undone, and `problem` says why."""
+    """A resize entered another phase, after `lasted_ms` in the former one, which ended because of `evidence`. ROLLBACK,
+    and WRITE_DOWN of a grow, undo it for the reason in `problem`."""
 
     keys = (*_OfResize.keys, "from_phase", "to_phase", "lasted_ms", "evidence", "problem")
     before: ResizeOperation
@@ -159,25 +159,21 @@ class ResizePhaseEntered(_OfResize, frozen=True, kw_only=True):
 
 
 class ResizeBlocked(ResizePhaseEntered, frozen=True, kw_only=True):
-    """A resize waits for an operator: a group is offline or does not consume what is left, or producers still send to
-    dropped queues. Nothing is lost meanwhile, and it goes on by itself once the reason ends."""
+    """A resize waits for an operator: a group is offline or does not consume the remaining messages, or producers still
+    send to dropped queues. Nothing is lost meanwhile, and it continues by itself once the cause is gone."""
 
     level = Level.WARNING
-    advice = (
-        "End the reason that `problem` names, waive the group, or abort the resize: see controller/OPERATIONS.md, "
-        'section "Queue scaling".'
-    )
+    advice = "Remove the cause that `problem` names, waive the group, or abort the resize: see controller/SCALING.md."
 
 
 class ResizeConflicted(ResizePhaseEntered, frozen=True, kw_only=True):
-    """A broker shows queue numbers that this resize has not set: somebody else has changed them. It changes nothing
-    more until an operator decides."""
+    """A broker shows queue numbers that this resize did not set: someone else changed them. The resize stops until an
+    operator decides."""
 
     level = Level.ERROR
     advice = (
         "Find out who changes queue numbers. Give the broker the numbers that `problem` names, then resume; or abort: "
-        "all numbers stay as they are, and an ordered topic gets its writes back. See controller/OPERATIONS.md, "
-        'section "Queue scaling".'
+        "all numbers stay as they are, and an ordered topic gets its writes back. See controller/SCALING.md."
     )
 
     def counted(self) -> Iterator[Count]:
@@ -186,12 +182,12 @@ class ResizeConflicted(ResizePhaseEntered, frozen=True, kw_only=True):
 
 
 class ResizeReopened(ResizePhaseEntered, frozen=True, kw_only=True):
-    """Dropped queues become readable again: a message came late, a master was replaced, or not everybody showed the new
-    numbers. Groups consume what is there, then the queues are closed once more."""
+    """Dropped queues become readable again: a message came late, a master was replaced, or not all servers showed the
+    new numbers. Groups consume the messages, then the queues are closed again."""
 
     level = Level.WARNING
     advice = (
-        "None if it happens once. If again and again: find the producer that keeps an old route, or wait for delayed "
+        "None if it happens once. If it recurs, find the producer that keeps an old route, or wait for delayed "
         "messages instead of accepting them."
     )
 
@@ -219,12 +215,12 @@ class ResizeFinished(_Ended, frozen=True, kw_only=True):
 
 
 class ResizeAborted(_Ended, frozen=True, kw_only=True):
-    """A resize has ended without its target, for the reason in `problem`. Every broker has its former queue numbers,
-    unless it was aborted in a conflict: then they are as they were found. An ordered topic has its writes and its
-    orderTopicConf back as far as nobody else has changed them; `evidence` names what differs."""
+    """A resize has ended without its target, for the reason in `problem`. Brokers have their former queue numbers;
+    after a conflict, those that were found. An ordered topic has its writes and orderTopicConf back, except where
+    someone else changed them; `evidence` names the differences."""
 
     level = Level.WARNING
-    advice = "End the reason, then start it again."
+    advice = "Remove the cause, then start it again."
 
 
 class ResizeRejected(_Ended, frozen=True, kw_only=True):
@@ -235,11 +231,11 @@ class ResizeRejected(_Ended, frozen=True, kw_only=True):
 
 
 class ResizeActionsFailed(_OfResize, frozen=True, kw_only=True):
-    """Changes of brokers or NameServers did not succeed. The next round observes them anew and tries again."""
+    """Changes of brokers or NameServers did not succeed. The next round checks again and retries."""
 
     level = Level.WARNING
     advice = (
-        "If it goes on: check the named brokers, the network to them, and, with ACL, the permissions of the "
+        "If it persists, check the named brokers, the network to them, and, with ACL, the permissions of the "
         "controller's user."
     )
     keys = (*_OfResize.keys, "phase", "failed", "failures")

@@ -64,7 +64,7 @@ class _OfDecision(Event, frozen=True, kw_only=True):
 
 
 class ScalingPoliciesLoaded(Event, frozen=True, kw_only=True):
-    """Other policies are in force: `policies` of them, `automatic` ones with the mode `auto`. `source` is the file, or
+    """New policies are in force: `policies` in all, `automatic` of them with the mode `auto`. `source` is the file, or
     `http`."""
 
     audit = True
@@ -74,25 +74,24 @@ class ScalingPoliciesLoaded(Event, frozen=True, kw_only=True):
 
 
 class ScalingPoliciesRefused(Event, frozen=True, kw_only=True):
-    """New policies have mistakes, and none of them is in force: those before stay. At a start there are none before, so
-    the autoscaler does nothing; brokers are served as ever. `problems` are the first mistakes, with line and
-    property."""
+    """New policies have mistakes, so the former ones stay in force. After a start there are none, and the autoscaler
+    does nothing; brokers are served as usual. `problems` are the first mistakes, with line and property."""
 
     level = Level.ERROR
-    advice = "Mend the file; it is read again each second."
+    advice = "Correct the file; it is read again every second."
     source: str
     mistakes: int
     problems: Sequence[str]
 
 
 class ScalingVerdictChanged(_OfDecision, frozen=True, kw_only=True):
-    """What the autoscaler makes of a topic has changed: `kept` changes nothing, `proposed` waits for an operator,
-    `refused` could not be started. `queues` and `target` are those of each broker set; `reason` has the numbers. The
-    same verdict is not logged again."""
+    """The autoscaler's verdict on a topic changed: `kept` changes nothing, `proposed` waits for an operator, `refused`
+    could not be started. `queues` and `target` are those of each broker set; `reason` has the numbers. The same verdict
+    is not logged again."""
 
     keys = (*_OfDecision.keys, "outcome", "problem", "proposal")
     advice = (
-        'None for `kept`. A proposal in the mode `approve` has an id: see controller/SCALING.md, section "Autoscaler".'
+        'None for `kept`. A proposal in the mode `approve` has an id: see "The autoscaler" in controller/SCALING.md.'
     )
 
 
@@ -104,7 +103,7 @@ class ScalingProposalApproved(_OfDecision, frozen=True, kw_only=True):
 
 
 class ScalingProposalDismissed(Event, frozen=True, kw_only=True):
-    """An operator dismissed a proposal. The same count is not proposed again for a day."""
+    """An operator dismissed a proposal. The same number of queues is not proposed again for a day."""
 
     audit = True
     topic: str
@@ -126,7 +125,7 @@ class ScalingResizeRequested(_OfDecision, frozen=True, kw_only=True):
 
 class ScalingResizeRefused(_OfDecision, frozen=True, kw_only=True):
     """The autoscaler could not start a resize, for the reason in `problem`. It tries again after the cooldown of the
-    policy, if the topic needs it then."""
+    policy, if the topic still needs it."""
 
     keys = (*_OfDecision.keys, "problem")
     level = Level.WARNING
@@ -134,8 +133,8 @@ class ScalingResizeRefused(_OfDecision, frozen=True, kw_only=True):
 
 
 class ScalingRoundFailed(Event, frozen=True, kw_only=True):
-    """A look of the autoscaler at its topics, or at `topic` alone, failed by a fault of the controller. Nothing is
-    decided on it; the next round tries again."""
+    """A check of all topics by the autoscaler, or of `topic` alone, failed by a fault of the controller. It decided
+    nothing; the next round tries again."""
 
     level = Level.ERROR
     advice = "Report it."

@@ -57,9 +57,9 @@ def test_only_addresses_of_chosen_hosts_are_served():
         (
             [RoleAddressRule(set_name="a", slaves=SlaveAddresses(by_id={7: "10.9.0.5:10921"}))],
             (),
-            "a has no broker 7, for which a rule gives an address; its ids are 1, 2",
+            "a has no broker 7, but a rule gives it an address; its ids are 1, 2",
         ),
-        ([], (), "no rule gives an address: there is nothing to serve"),
+        ([], (), "no rule gives an address: nothing to serve"),
         (
             [RoleAddressRule(set_name="a", master="10.9.0.5:10911")],
             ("10.9.0.6",),

@@ -80,7 +80,7 @@ async def test_without_a_leader_nothing_is_written(controller, tmp_path):
     code, output, complaint = await run(*wanted(tmp_path, f"http://127.0.0.1:1,{url(controller)}"))
     assert (code, output) == (1, "")
     assert re.search(
-        r"no controller that leads was reached: http://127\.0\.0\.1:1 does not answer as a controller: .*refused.*; "
+        r"no leading controller was reached: http://127\.0\.0\.1:1 does not answer as a controller: .*refused.*; "
         r"http://127\.0\.0\.1:[0-9]+ does not lead",
         complaint,
     )
@@ -110,17 +110,17 @@ def test_file_that_cannot_be_read_is_refused(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        ("--controllers=10.0.0.1:9881", "'10.0.0.1:9881' is no URL such as http://10.0.0.1:9881"),
-        ("--controllers=https://10.0.0.1", "is no URL"),
-        ("--controllers=http://10.0.0.1:x", "is no URL"),
+        ("--controllers=10.0.0.1:9881", "'10.0.0.1:9881' is not a URL such as http://10.0.0.1:9881"),
+        ("--controllers=https://10.0.0.1", "is not a URL"),
+        ("--controllers=http://10.0.0.1:x", "is not a URL"),
         ("--controllers=,", "at least one is needed"),
-        ("--role-checks=10.0.0.1", "'10.0.0.1' is no HOST:PORT"),
-        ("--role-checks=10.0.0.1:70000", "is no HOST:PORT"),
-        ("--role-checks=a b:1", "is no HOST:PORT"),
-        ("--host=example.org", "'example.org' is no IP address"),
+        ("--role-checks=10.0.0.1", "'10.0.0.1' is not HOST:PORT"),
+        ("--role-checks=10.0.0.1:70000", "is not HOST:PORT"),
+        ("--role-checks=a b:1", "is not HOST:PORT"),
+        ("--host=example.org", "'example.org' is not an IP address"),
         ("--instances=0", "0 is not in the range 1<=x<=10000"),
         ("--local-port=x", "'x' is not a valid integer range"),
-        ("--run-folder=here", "'here' is no absolute path"),
+        ("--run-folder=here", "'here' is not an absolute path"),
         ("--nonsense", "No such option"),
     ],
 )

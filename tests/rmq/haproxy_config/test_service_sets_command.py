@@ -105,12 +105,12 @@ def test_file_with_a_mistake_is_refused_by_its_name(tmp_path, capsys):
         ([], "give either --role-addresses or --service-sets"),
         (["--service-sets=a", "--role-addresses=b"], "give either --role-addresses or --service-sets"),
         (["--role-addresses=a"], "--role-addresses needs --controllers"),
-        (["--service-sets=a", "--controllers=http://10.0.0.1:9881"], "are for --role-addresses"),
-        (["--service-sets=a", "--host=10.0.0.1"], "are for --role-addresses"),
-        (["--service-sets=a", "--nft"], "--nft is for --role-addresses"),
+        (["--service-sets=a", "--controllers=http://10.0.0.1:9881"], "are only for --role-addresses"),
+        (["--service-sets=a", "--host=10.0.0.1"], "are only for --role-addresses"),
+        (["--service-sets=a", "--nft"], "--nft is only for --role-addresses"),
         (
             ["--role-addresses=a", "--controllers=http://10.0.0.1:9881", "--nameservers=10.0.0.1:53"],
-            "--nameservers is for --service-sets",
+            "--nameservers is only for --service-sets",
         ),
     ],
 )

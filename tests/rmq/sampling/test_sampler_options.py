@@ -55,15 +55,15 @@ def test_history_folder_expands_the_home_folder(sample):
     [
         ({"topics": None}, "Missing option '--topics'"),
         ({"history": None}, "with --history"),
-        ({"topics": " , "}, "name the topics to be sampled"),
+        ({"topics": " , "}, "give the topics to sample"),
         (
             {"topics": ",".join(f"t{n}" for n in range(TOPICS_MAX + 1))},
             "201 topics are more than 200: .*another --name",
         ),
-        ({"topics": "a;b"}, "a;b is no topic: several are separated by commas"),
-        ({"history": "hdfs://nn/h"}, "hdfs://nn/h is a URI: .* folders of this machine"),
+        ({"topics": "a;b"}, "a;b is not a topic: separate topics by commas"),
+        ({"history": "hdfs://nn/h"}, "hdfs://nn/h is a URI: .* local or mounted folder"),
         ({"interval": "0"}, "0 is not in the range 1<=x<=3600"),
-        ({"name": "a/b"}, "a/b may have letters, digits"),
+        ({"name": "a/b"}, "a/b must consist of at most 100 letters, digits"),
     ],
 )
 def test_invalid_options_are_refused_with_advice(sample, changed, reason):
@@ -72,7 +72,7 @@ def test_invalid_options_are_refused_with_advice(sample, changed, reason):
 
 
 def test_samples_are_not_taken_over_tls(sample):
-    assert sample(tls_ca="/ca.pem") == (6, "rmq: samples are taken without TLS")
+    assert sample(tls_ca="/ca.pem") == (6, "rmq: rmq sample does not support TLS")
 
 
 def test_requests_are_unsigned_without_keys(sample):
