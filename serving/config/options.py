@@ -240,18 +240,18 @@ class Option(msgspec.Struct, frozen=True):
         return _words(self.key, "_").upper()
 
     @property
-    def changed_by_request(self) -> str:
-        """Whether a request may change it, to which values, and from when that has effect."""
-        when = "" if not self.has_effect else " at once" if self.at_once else " for the next start"
+    def mark(self) -> str:
+        """What a request may change, as the legend in `arguments.py` explains it."""
+        restart = ", restart" if self.has_effect and not self.at_once else ""
         match self.by_request:
-            case Fixed(why):
-                return f"no request changes it: {why}"
-            case Closed(why):
-                return f"a request changes it{when} only if configWhiteList names it: {why}"
-            case Within(kind, why):
-                return f"a request changes it{when}, to {kind.allowed} unless configWhiteList names it: {why}"
+            case Fixed():
+                return "fixed"
+            case Closed():
+                return f"white list{restart}"
+            case Within(kind):
+                return f"request: {kind.allowed}{restart}"
             case AnyValue():
-                return f"a request changes it{when}"
+                return f"request{restart}"
 
     def shown(self, value: str) -> str:
         """Return the text of a value as it may be shown to anybody."""
