@@ -46,7 +46,7 @@ REQUESTED_BY: Final = "rolling restart"
 
 
 class RestartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A wanted rolling restart."""
+    """A requested rolling restart."""
 
     #: Brokers to restart; without them all of the set.
     broker_ids: Annotated[tuple[BrokerId, ...], msgspec.Meta(max_length=BROKERS_MAX)] = ()

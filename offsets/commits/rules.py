@@ -39,7 +39,7 @@ class NotNow(OffsetsRefused):
 
 
 class Status(enum.StrEnum):
-    """What became of one entry."""
+    """Outcome for one entry."""
 
     #: Stored, or stored already.
     OK = "ok"

@@ -55,7 +55,7 @@ class QueueNow(NamedTuple):
 
 
 class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
-    """What became, or would become, of one queue of a group."""
+    """Actual or, with dryRun, expected outcome for one queue of a group."""
 
     cluster: str
     broker_name: str
