@@ -81,7 +81,7 @@ class ControllerConfig(EtcdConfig):
         _FLAG,
         "A broker outside the SyncStateSet may become master: at its own request if no broker in sync can be alive, "
         "or if an operator elects it, even over a healthy master. Messages are lost.",
-        Closed("it decides whether messages are given up, or a set stays without master"),
+        Closed("it decides whether messages are lost or a set stays without a master"),
         at_once=True,
     )
     notify_broker_role_changed: bool = option(
@@ -295,7 +295,7 @@ class ControllerConfig(EtcdConfig):
         "onRoleChangeSets",
         Text(),
         "Broker sets for which onRoleChange is called, separated by ';'; names may end with *; blank: all sets.",
-        Fixed("it decides of which masters the operator's program learns"),
+        Fixed("it decides which masters the operator's program learns of"),
     )
     on_role_change_timeout_ms: int = option(
         10_000,

@@ -186,7 +186,7 @@ def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         if config.client_token_file:
             yield "http_admin_token_file", "set as well, because clientTokenFile is: operators have their own token"
         elif not is_loopback(config.http_bind_address):
-            why = "httpBindAddress is no loopback address: whoever reaches it could change offsets"
+            why = "httpBindAddress is not a loopback address: anyone who reaches it could change offsets"
             yield "http_admin_token_file", f"set, because {why}"
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"

@@ -78,7 +78,7 @@ class MasterViews:
         try:
             self._group.check_leads()
         except NotLeader as error:
-            raise StateConflict(f"Only the controller that leads knows the masters: {error}.") from None
+            raise StateConflict(f"Only the leading controller knows the masters: {error}.") from None
 
     def _changed(self, names: list[str]) -> MasterListing:
         found = {name: self._store.get(name) for name in names}

@@ -62,7 +62,7 @@ class ControllerFollows(StateConflict):
     code = "not_leader"
 
     def __init__(self, error: NotLeader) -> None:
-        super().__init__(f"Only the controller that leads knows and changes operations: {error}.")
+        super().__init__(f"Only the leading controller knows and changes operations: {error}.")
 
 
 class MayBeStored(HttpRefused):
@@ -72,9 +72,7 @@ class MayBeStored(HttpRefused):
     code = "outcome_unknown"
 
     def __init__(self, error: OutcomeUnknown) -> None:
-        super().__init__(
-            f"It is not known whether this is done: {error}. Look at what there is now before you repeat it."
-        )
+        super().__init__(f"The outcome is unknown: {error}. Check the present state before you repeat the request.")
 
 
 class ScalingViews:

@@ -59,7 +59,7 @@ class SwitchoverViews:
         name = request.path["name"]
         found = self._switchovers.of_set(name)
         if found is None:
-            raise NotFound(f"This controller has begun no switchover of {name} since its start.")
+            raise NotFound(f"This controller has started no switchover of {name} since its start.")
         return _switchover(found)
 
     @post("/v1/broker-sets/{name}/switchover", status=202, parts=(_SET,), refusals=(404, 409))
@@ -107,7 +107,7 @@ async def _answered(work: Awaitable[Answer]) -> Answer:
     try:
         return await work
     except NotLeader as error:
-        raise StateConflict(f"Only the controller that leads changes masters: {error}.") from None
+        raise StateConflict(f"Only the leading controller changes masters: {error}.") from None
     except (SwitchoverRefused, RestartRefused) as error:
         raise StateConflict(_sentence(error)) from None
     except (SetNotFound, RestartNotFound) as error:
@@ -169,7 +169,7 @@ class CallbackViews:
         if self._callbacks is None:
             raise StateConflict("Nothing is called: onRoleChange is blank.")
         if not self._callbacks.is_ready:
-            raise Unavailable("What was delivered is being loaded: try again in a second.")
+            raise Unavailable("The delivered changes are being loaded: try again in a second.")
         return Redelivery(broker_sets=self._callbacks.redeliver(body.prefix))
 
 

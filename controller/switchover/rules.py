@@ -66,7 +66,7 @@ def _rank(broker_id: int, heartbeat: LastHeartbeat) -> tuple[int, int, int, int]
 def _problem_of(broker_set: BrokerSet, trusted: Collection[int], wanted: int) -> str:
     name = broker_set.broker_name
     if wanted not in broker_set.replicas:
-        return f"{name} has no broker {wanted}, but {sorted(broker_set.replicas)}"
+        return f"{name} has no broker {wanted}; it has {sorted(broker_set.replicas)}"
     if wanted == broker_set.master:
         return f"broker {wanted} is the master of {name} already"
     if wanted not in trusted:

@@ -129,7 +129,7 @@ class NameServerViews:
         if broker_set is None:
             is_away = name in self._state.away_sets
             raise NotFound(
-                f"No broker of the name {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
+                f"No broker named {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
             )
         topics = self._tables.topics
         sums, clock = topics.queue_sum(name), self._clock
@@ -159,7 +159,7 @@ class NameServerViews:
         """Forget a broker set that will not return."""
         name = request.path["name"]
         if not self._state.away_sets.forget(name):
-            raise NotFound(f"No broker set of the name {name} is away.")
+            raise NotFound(f"No broker set named {name} is away.")
         return shapes.DroppedAwaySet(broker_name=name)
 
     @get("/v1/topics", parameters=(_PREFIX,), paged=True, refusals=(400,))
@@ -212,7 +212,7 @@ class NameServerViews:
         watched = self._state.route_fetches.get(topic)
         if watched is None or watched.ends_ms < now_ms:
             raise NotFound(
-                f"Nobody watches the route fetches of {topic}; request 20105 (WATCH_ROUTE_FETCHES) begins it."
+                f"The route fetches of {topic} are not watched; start with request 20105 (WATCH_ROUTE_FETCHES)."
             )
         keys = sorted((fetch.client_address, "", number) for number, fetch in watched.fetches.items())
         page = requested_page(keys, request, tuple[str, str, int])

@@ -218,7 +218,7 @@ def _number_of(event_id: str) -> int:
     is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX
     if not (is_number and 0 < len(boot_id) <= _BOOT_ID_CHARS_MAX and boot_id.isascii() and boot_id.isalnum()):
         raise HttpRefused(
-            "Last-Event-ID, or after, must be the id of an event as this server sends it; leave it out to begin with "
+            "Last-Event-ID, or after, must be the id of an event of this server; leave it out to begin with "
             "the present routes."
         )
     return int(number)

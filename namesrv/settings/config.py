@@ -42,7 +42,7 @@ _FLAG: Final = Flag()
 _AT_LEAST_0: Final = Whole(0, INT_MAX)
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
-_LISTS: Final = Closed("it decides whether tools see topics, and whether anybody may ask for the longest answers")
+_LISTS: Final = Closed("it decides whether tools see topics, and whether anyone may request the longest answers")
 _ORDER: Final = Closed("it decides which queues clients and brokers use for order topics")
 _START: Final = Closed("it refuses all route queries after a start, or answers them before brokers are back")
 _NO_CLUSTER_TEST: Final = AlwaysFalse(
@@ -104,7 +104,7 @@ class NameServerConfig(ServerConfig):
         "scanNotActiveBrokerInterval",
         _AT_LEAST_1,
         "Interval between scans for silent brokers, in milliseconds.",
-        Within(Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes the processor"),
+        Within(Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes CPU time"),
         at_once=True,
     )
     #: Unregistrations waiting for a thread of the Java server; here each is done at once.
@@ -116,7 +116,7 @@ class NameServerConfig(ServerConfig):
         "supportActingMaster",
         _FLAG,
         "The slave with the lowest broker id acts for an absent master.",
-        Within(OneOf(("true",)), "without it nobody stands in for a master"),
+        Within(OneOf(("true",)), "without it no slave acts for an absent master"),
         at_once=True,
     )
     enable_all_topic_list: bool = option(

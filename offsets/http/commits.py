@@ -220,7 +220,7 @@ class CommitViews:
         if request.page.cursor is not None:
             run, *place = request.page.cursor.split(".")
             if [run, str(generation)] != [self._run, *place[:1]] or not _is_place(place[-1]):
-                raise HttpRefused("cursor must be the nextCursor of the page before, of the same run: begin anew.")
+                raise HttpRefused("cursor must be the nextCursor of the previous page of the same run: start again.")
             start = int(place[-1])
         with refusals():
             page = self._service.page(_scope(request.query), start, request.page.limit)
@@ -265,7 +265,7 @@ def refusals(writer: str | None = None) -> Iterator[None]:
     except StoreBusy as error:
         raise TooManyRequests(_sentence(error)) from error
     except OutcomeUnknown as error:
-        text = f"It is not known whether all of this will be stored: {error}."
+        text = f"It is unknown whether all of this will be stored: {error}."
         raise Unavailable503(text, retry_after_s=1) from error
     except StoreError as error:
         raise Unavailable503(_sentence(error), retry_after_s=1) from error

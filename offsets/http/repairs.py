@@ -71,7 +71,7 @@ class RepairViews:
         number = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else 0
         if (run := self._repairer.run(number)) is None:
             raise NotFound(
-                f"There is no run {text[:_DIGITS_MAX]} of a repair here: /v1/offsets/repairs lists the last."
+                f"There is no repair run {text[:_DIGITS_MAX]} here: /v1/offsets/repairs lists the last ones."
             )
         return run
 

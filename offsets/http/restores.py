@@ -201,9 +201,9 @@ class RestoreViews:
     async def export_file(self, body: ExportBody) -> ExportAnswer:
         """Export offsets of this manager or of a reading as a file of a broker or client."""
         if body.dialect == "client" and body.group is None:
-            raise UnprocessableBody("A file of dialect client has the offsets of one group: give it.")
+            raise UnprocessableBody("A file of dialect client has the offsets of one group: give group.")
         if (body.dialect != "client" or body.source == "readings") and body.broker_name is None:
-            raise UnprocessableBody("This is about one broker set: give brokerName.")
+            raise UnprocessableBody("This needs one broker set: give brokerName.")
         with self._refusals():
             offsets, unavailable = await self._exported(body)
         if len(offsets) > EXPORTED_MAX:
@@ -297,9 +297,9 @@ def _read_file(body: ImportBody) -> tuple[_OfSets, list[str]]:
     """Return what the file of a body has, and why entries are not used; raises UnprocessableBody."""
     is_client = body.dialect == "client"
     if is_client and (not body.group or body.broker_name):
-        raise UnprocessableBody("Of dialect client give the group, and no brokerName: the file names brokers.")
+        raise UnprocessableBody("For dialect client give group and no brokerName: the file names brokers.")
     if not is_client and not body.broker_name:
-        raise UnprocessableBody("Of dialect broker give brokerName: the file does not name it.")
+        raise UnprocessableBody("For dialect broker give brokerName: the file does not name it.")
     if is_client:
         of_client, problems = offset_files.read_client_file(body.file)
         found: dict[SetName, dict[QueueKey, int]] = {}

@@ -104,5 +104,5 @@ class ConsoleConfig:
         "Other servers that the console shows: "
         "namesrv=http://host:9880;controller=http://host:9881;offsets=http://host:9883. Changes there carry the "
         "admin token of the session, so name only your own servers.",
-        Fixed("it is where the console sends requests"),
+        Fixed("it decides where the console sends requests"),
     )

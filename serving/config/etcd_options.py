@@ -9,7 +9,7 @@ from serving.config.server_config import ServerConfig
 
 _PATH: Final = FilePath()
 #: Why no request changes an option.
-STORE: Final = Fixed("it decides where state is kept, and by whom")
+STORE: Final = Fixed("it decides where state is stored, and by whom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

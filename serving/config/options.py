@@ -206,7 +206,7 @@ ByRequest = Fixed | Closed | Within | AnyValue
 
 ANY_VALUE: Final = AnyValue()
 NAMES_A_FILE: Final = Fixed("it names a file")
-LISTENS: Final = Fixed("it is where a server listens")
+LISTENS: Final = Fixed("it decides where the server listens")
 KEEPS_OUT: Final = Closed("it can lock out all peers, or exhaust the memory")
 
 

@@ -12,7 +12,7 @@ from serving.config.options import NAMES_A_FILE, FilePath, Fixed, Flag, NamedAdd
 
 _FLAG: Final = Flag()
 _PATH: Final = FilePath()
-_SIGNS: Final = Fixed("it is who this server is for brokers")
+_SIGNS: Final = Fixed("it is the identity of this server at brokers")
 _GUARDS: Final = Fixed("it decides who may connect, and to whom this server connects")
 
 
@@ -108,7 +108,7 @@ class SecurityConfig(ConsoleConfig):
         "Brokers whose requests are signed, separated by ';': IP addresses, networks (10.0.0.0/16) or host names as "
         "brokers register them, with or without :port. Required with the keys, unless tls.enable, "
         "tls.client.authServer and tls.client.trustCertPath verify all brokers.",
-        Fixed("it is for whom this server signs"),
+        Fixed("it decides which brokers get signed requests"),
     )
 
     #: Read by start.py.

@@ -48,7 +48,7 @@ _ANY_NUMBER: Final = Whole()
 
 PERMITS_CHANGES: Final = Fixed("it decides what requests may change")
 _SPEED: Final = Closed("it can slow down every connection, or exhaust the memory")
-_STOP: Final = Closed("it can make a stop last for ever")
+_STOP: Final = Closed("it can make a stop take forever")
 _SHARE_IF_0: Final = (
     "0: an eighth of the memory that the process may use, or a sixteenth if NameServer and controller share "
     "the process (64 to 512 MiB)."

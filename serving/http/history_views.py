@@ -33,7 +33,7 @@ class HistoryReader:
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(RUNNING_MAX)
-        self._waiting = Places(WAITING_MAX, f"{WAITING_MAX} requests about the history wait, as many as allowed.")
+        self._waiting = Places(WAITING_MAX, f"{WAITING_MAX} requests about the history wait, which is the limit.")
 
     async def answer(self, query: PastQuery) -> bytes:
         """Return the answer as JSON; raises HttpRefused. The process is killed if this is cancelled."""
@@ -47,7 +47,7 @@ class HistoryReader:
         except OSError as error:
             raise Unavailable(f"The history cannot be read: {error.strerror}.") from None
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"The history was not read within {ANSWER_S} s: request a shorter time.") from None
+            raise Unavailable(f"The history was not read within {ANSWER_S} s: request a shorter period.") from None
         finally:
             reading.give_up()
             self._turns.release()
@@ -177,5 +177,5 @@ def _span(request: ViewRequest) -> tuple[int, int]:
     last_ms = requested_number(request, "to", _UNIX_MS_MAX, SystemClock().unix_ms())
     first_ms = requested_number(request, "from", _UNIX_MS_MAX, max(0, last_ms - _HOUR_MS))
     if not 0 <= last_ms - first_ms <= SPAN_MS_MAX:
-        raise HttpRefused("from must be before to, by 31 days at most; both are Unix ms.")
+        raise HttpRefused("from must be before to, by at most 31 days; both are Unix ms.")
     return first_ms, last_ms

@@ -178,7 +178,7 @@ def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -
     try:
         return page_of(keys, request.page, kind)
     except BadCursor:
-        raise HttpRefused("cursor must be the nextCursor of the page before, of the same list.") from None
+        raise HttpRefused("cursor must be the nextCursor of the previous page of the same list.") from None
 
 
 def requested_number(request: ViewRequest, name: str, most: int, default: int = 0) -> int:

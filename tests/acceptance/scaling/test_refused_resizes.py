@@ -133,7 +133,7 @@ def test_command_that_does_not_fit_the_phase_is_refused(site):
     topic = site.make_topic("Fitting", 4)
     operation_id = site.start(topic, 8)
     status, body = site.command(operation_id, "resume")
-    assert (status, "goes on by itself" in body["error"]["message"]) == (409, True)
+    assert (status, "continues by itself" in body["error"]["message"]) == (409, True)
     site.wait_until_done(operation_id)
 
     for command in ("abort", "resume"):

@@ -73,7 +73,7 @@ def test_wanted_broker_in_sync_is_the_next_master():
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"wanted": 7}, "broker-a has no broker 7, but [1, 2, 3]"),
+        ({"wanted": 7}, "broker-a has no broker 7; it has [1, 2, 3]"),
         ({"wanted": 1}, "broker 1 is the master of broker-a already"),
         ({"wanted": 2, "trusted": (1, 3)}, "broker 2 of broker-a is not alive, or suspect"),
         ({"wanted": 3, "broker_set": a_set()}, "broker 3 of broker-a is not in the SyncStateSet [1, 2]"),
