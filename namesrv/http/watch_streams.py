@@ -89,7 +89,7 @@ class WatchStreams(ABC):
             self.counts.refused += 1
             places_max = self._places.places_max
             self._event_log.write(WATCHER_REFUSED, watch=self.kind, peer=client, watchers_max=places_max)
-            raise Unavailable(f"There are {places_max} watchers, as many as routeWatchersMax allows.", FULL_RETRY_S)
+            raise Unavailable(f"There are {places_max} watchers, the limit of routeWatchersMax.", FULL_RETRY_S)
         for key in keys:
             self.log.watch(key, cursor)
         self._place(cursor, number, after)

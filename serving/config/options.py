@@ -127,7 +127,7 @@ class FilePath(Text, frozen=True):
 
     @property
     def allowed(self) -> str:
-        return f"a path on this machine, no URI, of at most {TEXT_CHARS_MAX} characters"
+        return f"a path on this machine, not a URI, of at most {TEXT_CHARS_MAX} characters"
 
     def value_of(self, text: str) -> str | None:
         return None if "://" in text else super().value_of(text)

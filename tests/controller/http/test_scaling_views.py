@@ -151,7 +151,7 @@ async def test_plan_shows_what_would_change_and_changes_nothing(broker, controll
     ("request_", "problem"),
     [
         (GROW | {"queues": 4}, "TopicTest has 4 queues on every broker set already"),
-        (GROW | {"queues": 0}, "0 queues are none: a topic has at least 1 on each broker set"),
+        (GROW | {"queues": 0}, "0 queues are too few: a topic needs at least 1 on each broker set"),
         (GROW | {"queues": 2000}, "2000 queues are above the limit of 1024 on each broker set"),
         (GROW | {"topic": "Nope"}, "no NameServer knows the topic Nope: create it, or start the brokers that have it"),
         (GROW | {"topic": "TBW102"}, "TBW102 is a system topic: brokers rely on its number of queues"),
