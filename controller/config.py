@@ -79,16 +79,16 @@ class ControllerConfig(EtcdConfig):
         False,
         "enableElectUncleanMaster",
         _FLAG,
-        "A broker outside the SyncStateSet may become master: if it requests that and nobody in the set may live, "
-        "or if an operator designates it, even while a healthy master leads; messages get lost.",
-        Closed("it decides whether messages are given up, or a set stays without master"),
+        "A broker outside the SyncStateSet may become master: at its own request if no broker in sync can be alive, "
+        "or if an operator elects it, even over a healthy master. Messages are lost.",
+        Closed("it decides whether messages are lost or a set stays without a master"),
         at_once=True,
     )
     notify_broker_role_changed: bool = option(
         True,
         "notifyBrokerRoleChanged",
         _FLAG,
-        "Brokers are notified of a new master at once; else they learn it in 5 s.",
+        "Notify brokers of a new master at once; otherwise they learn of it within 5 s.",
         Within(OneOf(("true",)), "without it brokers learn of a new master 5 s later"),
         at_once=True,
     )
@@ -96,64 +96,64 @@ class ControllerConfig(EtcdConfig):
         50000,
         "controllerRequestThreadPoolQueueCapacity",
         _AT_LEAST_1,
-        "Requests that may wait; beyond it they are answered SYSTEM_BUSY.",
+        "Limit of waiting requests; beyond that, they are answered SYSTEM_BUSY.",
         KEEPS_OUT,
     )
     #: Threads of the Java server.
     controller_thread_pool_nums: int = unused(16, "controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.")
     #: Sets without master are looked at all the time here.
     scan_inactive_master_interval_ms: int = unused(
-        5000, "scanInactiveMasterInterval", _ANY_NUMBER, "Time between two checks for failed masters."
+        5000, "scanInactiveMasterInterval", _ANY_NUMBER, "Interval between checks for failed masters."
     )
     #: suspectTimeoutMs decides here.
     scan_not_active_broker_interval_ms: int = unused(
-        5000, "scanNotActiveBrokerInterval", _ANY_NUMBER, "Time between two looks for silent brokers."
+        5000, "scanNotActiveBrokerInterval", _ANY_NUMBER, "Interval between scans for silent brokers."
     )
     #: An election that ends without master is not repeated at once here.
     elect_master_max_retry_count: int = unused(
-        3, "electMasterMaxRetryCount", _ANY_NUMBER, "How often an election is repeated."
+        3, "electMasterMaxRetryCount", _ANY_NUMBER, "Number of retries of an election."
     )
     #: Reads are never stale here.
     process_read_event: bool = option(
         False,
         "processReadEvent",
         _FLAG,
-        "Reads go through the log.",
+        "Send reads through the log.",
         ANY_VALUE,
         has_effect=False,
         also=("isProcessReadEvent",),
     )
     #: DLedger and jRaft: the store is another one here.
     controller_type: str = option("DLedger", "controllerType", _TEXT, "DLedger or jRaft.", _PEERS, has_effect=False)
-    controller_dleger_group: str = unused("", "controllerDLegerGroup", _TEXT, "Group of DLedger.")
+    controller_dleger_group: str = unused("", "controllerDLegerGroup", _TEXT, "DLedger group.")
     #: The port of the own entry is listenPort, as in Java.
     controller_dleger_peers: str = option(
         "",
         "controllerDLegerPeers",
         _TEXT,
-        "Peers of DLedger, ID-HOST:PORT with ; between them: the port of this one is the default of listenPort.",
+        "DLedger peers as ID-HOST:PORT, separated by ';'; the port of the own entry is the default listenPort.",
         _PEERS,
     )
     controller_dleger_self_id: str = option(
         "", "controllerDLegerSelfId", _TEXT, "Id of this controller in controllerDLegerPeers.", _PEERS
     )
     mapped_file_size_bytes: int = unused(
-        1024 * 1024 * 1024, "mappedFileSize", _ANY_NUMBER, "Size of a log file of DLedger, in bytes."
+        1024 * 1024 * 1024, "mappedFileSize", _ANY_NUMBER, "Size of a DLedger log file, in bytes."
     )
     jraft_election_timeout_ms: int = unused(1000, "jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.")
     jraft_scan_wait_timeout_ms: int = unused(
-        1000, "jRaftScanWaitTimeoutMs", _ANY_NUMBER, "Wait of jRaft before a scan."
+        1000, "jRaftScanWaitTimeoutMs", _ANY_NUMBER, "Time that jRaft waits before a scan."
     )
     jraft_snapshot_interval_secs: int = unused(
-        3600, "jRaftSnapshotIntervalSecs", _ANY_NUMBER, "Time between snapshots of jRaft."
+        3600, "jRaftSnapshotIntervalSecs", _ANY_NUMBER, "Interval between snapshots of jRaft."
     )
-    jraft_group_id: str = unused("jRaft-Controller", "jRaftGroupId", _TEXT, "Group of jRaft.")
-    jraft_server_id: str = unused("localhost:9880", "jRaftServerId", _TEXT, "This peer of jRaft.")
+    jraft_group_id: str = unused("jRaft-Controller", "jRaftGroupId", _TEXT, "jRaft group.")
+    jraft_server_id: str = unused("localhost:9880", "jRaftServerId", _TEXT, "This peer in jRaft.")
     jraft_init_conf: str = option(
         "localhost:9880,localhost:9881,localhost:9882",
         "jRaftInitConf",
         _TEXT,
-        "Peers of jRaft.",
+        "jRaft peers.",
         _PEERS,
         has_effect=False,
     )
@@ -161,25 +161,25 @@ class ControllerConfig(EtcdConfig):
         "localhost:9770,localhost:9771,localhost:9772",
         "jRaftControllerRPCAddr",
         _TEXT,
-        "Addresses of the peers of jRaft.",
+        "RPC addresses of the jRaft peers.",
     )
     #: Metrics are served at httpPort.
-    metrics_exporter_type: str = unused("DISABLE", "metricsExporterType", _TEXT, "How metrics leave.")
-    metrics_grpc_exporter_target: str = unused("", "metricsGrpcExporterTarget", _TEXT, "Where metrics go.")
-    metrics_grpc_exporter_header: str = unused("", "metricsGrpcExporterHeader", _TEXT, "Header of that.")
+    metrics_exporter_type: str = unused("DISABLE", "metricsExporterType", _TEXT, "Exporter of metrics.")
+    metrics_grpc_exporter_target: str = unused("", "metricsGrpcExporterTarget", _TEXT, "Target of the gRPC exporter.")
+    metrics_grpc_exporter_header: str = unused("", "metricsGrpcExporterHeader", _TEXT, "Header of the gRPC exporter.")
     metric_grpc_exporter_timeout_ms: int = unused(
-        3000, "metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that."
+        3000, "metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of the gRPC exporter."
     )
     metric_grpc_exporter_interval_ms: int = unused(
-        60000, "metricGrpcExporterIntervalInMills", _ANY_NUMBER, "Interval of that."
+        60000, "metricGrpcExporterIntervalInMills", _ANY_NUMBER, "Interval of the gRPC exporter."
     )
     metric_logging_exporter_interval_ms: int = unused(
-        10000, "metricLoggingExporterIntervalInMills", _ANY_NUMBER, "Interval of logged metrics."
+        10000, "metricLoggingExporterIntervalInMills", _ANY_NUMBER, "Interval of metrics in the log."
     )
-    metrics_prom_exporter_port: int = unused(5557, "metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.")
-    metrics_prom_exporter_host: str = unused("", "metricsPromExporterHost", _TEXT, "Address of the metrics.")
+    metrics_prom_exporter_port: int = unused(5557, "metricsPromExporterPort", _ANY_NUMBER, "Port for Prometheus.")
+    metrics_prom_exporter_host: str = unused("", "metricsPromExporterHost", _TEXT, "Address for Prometheus.")
     metrics_label: str = unused("", "metricsLabel", _TEXT, "Labels of all metrics.")
-    metrics_in_delta: bool = unused(False, "metricsInDelta", _FLAG, "Metrics are differences.")
+    metrics_in_delta: bool = unused(False, "metricsInDelta", _FLAG, "Export differences.")
 
     # Ours
 
@@ -190,7 +190,7 @@ class ControllerConfig(EtcdConfig):
         2800,
         "suspectTimeoutMs",
         Whole(SILENCE_MS_MIN, 600_000),
-        "Silence after which a broker is probed, in milliseconds; without an answer it has failed.",
+        "Silence after which a broker is probed, in milliseconds; it has failed if it does not answer the probe.",
         Closed("longer leaves failed masters in place, shorter replaces living ones"),
         at_once=True,
     )
@@ -198,7 +198,7 @@ class ControllerConfig(EtcdConfig):
         False,
         "adoptUnknownBrokers",
         _FLAG,
-        "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
+        "Accept brokers with unknown ids, and keep the ids, after the store was lost.",
         Closed("it decides which brokers belong to a set, and so whose log may lead"),
         at_once=True,
     )
@@ -206,7 +206,7 @@ class ControllerConfig(EtcdConfig):
         "",
         "advertisedAddress",
         AddressList(),
-        "Address host:port at which brokers reach this controller; blank for bindAddress and listenPort, or the "
+        "Address host:port at which brokers reach this controller; blank: bindAddress and listenPort, or the "
         "address of this machine.",
         Fixed("it sends brokers to other servers"),
     )
@@ -214,33 +214,33 @@ class ControllerConfig(EtcdConfig):
         "",
         "analyticsDir",
         _PATH,
-        "Output folder of rmq-analytics: its newest results are metrics, and in the console; blank for none.",
+        "Output folder of rmq-analytics, whose newest results become metrics and appear in the console; blank: off.",
         NAMES_A_FILE,
     )
     broker_networks: str = option(
         "",
         "brokerNetworks",
         NamedAddressList(),
-        "Where brokers may be: IP addresses, networks (10.0.0.0/16) or host names, each with or without :port, "
-        "separated by ';'; blank for anywhere. This controller connects nowhere else, except to NameServers.",
+        "Where brokers may be, separated by ';': IP addresses, networks (10.0.0.0/16) or host names, with or "
+        "without :port; blank: anywhere. This controller connects nowhere else, except to NameServers.",
         Fixed("it decides where this controller connects to"),
     )
     controller_group: str = option(
-        "rocketmq", "controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", STORE
+        "rocketmq", "controllerGroup", Text(may_be_blank=False), "Name shared by the controllers of one store.", STORE
     )
-    controller_id: str = option("", "controllerId", _TEXT, "Name of this controller; blank for its address.", STORE)
+    controller_id: str = option("", "controllerId", _TEXT, "Name of this controller; blank: its address.", STORE)
     namesrv_addr: str = option(
         "",
         "namesrvAddr",
         AddressList(),
-        "NameServers at which queue scaling looks up topics, all of them; blank switches it off.",
+        "All NameServers, at which queue scaling looks up topics; blank: queue scaling is off.",
         Fixed("it decides which brokers are changed"),
     )
     scaling_operations_max: int = option(
         20,
         "scalingOperationsMax",
         Whole(1, 1_000),
-        "Topics that are resized at one time; others wait.",
+        "Limit of topics resized at the same time; others wait.",
         Closed("each of them sends requests to brokers"),
         at_once=True,
     )
@@ -248,7 +248,7 @@ class ControllerConfig(EtcdConfig):
         15_000,
         "scalingIntervalMs",
         Whole(5_000, 120_000),
-        "How often the autoscaler looks at each topic that has a policy, in milliseconds.",
+        "Interval at which the autoscaler checks each topic with a policy, in milliseconds.",
         Closed("each look sends requests to brokers"),
         at_once=True,
     )
@@ -256,21 +256,21 @@ class ControllerConfig(EtcdConfig):
         "",
         "scalingPolicyFile",
         _PATH,
-        "TOML file with the autoscaler's policies, read again when it changes; blank: they are set over HTTP.",
+        "TOML file with the autoscaler's policies, read again when it changes; blank: set over HTTP.",
         NAMES_A_FILE,
     )
     role_check_port: int = option(
         0,
         "roleCheckPort",
         Whole(0, 65535),
-        "Port at which proxies and agents check which broker of a set is its master, at bindAddress; 0 for none.",
+        "Port at bindAddress where proxies and agents check which broker of a set is master; 0: off.",
         LISTENS,
     )
     controller_store: StoreKind = option(
         "embedded",
         "controllerStore",
         OneOf(get_args(StoreKind)),
-        "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
+        "Where broker sets are stored: embedded (a file, one controller) or etcd (several controllers).",
         STORE,
     )
 
@@ -280,8 +280,7 @@ class ControllerConfig(EtcdConfig):
         "",
         "onRoleChange",
         CallbackTarget(),
-        "Program with arguments, run by no shell, or URL that is called at each change of a set's master; blank "
-        "for none.",
+        "Program with arguments (no shell runs it) or URL called at each change of a set's master; blank: off.",
         Fixed("it names a program that this server runs, or where it sends requests"),
     )
     on_role_change_token_path: str = option(
@@ -295,15 +294,14 @@ class ControllerConfig(EtcdConfig):
         "",
         "onRoleChangeSets",
         Text(),
-        "Broker sets for which onRoleChange is called, separated by ';'; one that ends with * names all that begin "
-        "so; blank for every set.",
-        Fixed("it decides of which masters the operator's program learns"),
+        "Broker sets for which onRoleChange is called, separated by ';'; names may end with *; blank: all sets.",
+        Fixed("it decides which masters the operator's program learns of"),
     )
     on_role_change_timeout_ms: int = option(
         10_000,
         "onRoleChangeTimeoutMs",
         Whole(100, 60_000),
-        "How long one call of onRoleChange may take, in milliseconds; then the program is killed.",
+        "Limit of one call of onRoleChange, in milliseconds; then the program is killed.",
         Closed("a shorter time can end every call before it has done its work"),
         at_once=True,
     )
@@ -311,29 +309,29 @@ class ControllerConfig(EtcdConfig):
         8,
         "onRoleChangeCallsMax",
         Whole(1, 64),
-        "Calls of onRoleChange at one time, each for another set; others wait.",
+        "Limit of concurrent calls of onRoleChange, each for a different set; others wait.",
         Closed("each of them is a process of this machine, or a connection"),
     )
     role_probe_topic: str = option(
         "",
         "roleProbeTopic",
         Text(),
-        "Topic, made for it, into which the leader sends a small message again and again to measure how long sets "
-        "take none; blank for no probe.",
+        "Topic, for this purpose only, to which the leader keeps sending small messages to measure how long sets "
+        "accept none; blank: off.",
         Fixed("it makes this server send messages"),
     )
     role_probe_namesrv_addr: str = option(
         "",
         "roleProbeNamesrvAddr",
         AddressList(),
-        "NameServers that the probe queries for the route of its topic, as clients do; blank for namesrvAddr.",
+        "NameServers that the probe asks for the route of its topic, as clients do; blank: namesrvAddr.",
         Fixed("it decides where messages are sent"),
     )
     role_probe_interval_ms: int = option(
         200,
         "roleProbeIntervalMs",
         Whole(100, 10_000),
-        "Time between two messages of the probe to one set, in milliseconds.",
+        "Interval between two probe messages to a set, in milliseconds.",
         Closed("each message is stored by a broker"),
         at_once=True,
     )
@@ -341,8 +339,7 @@ class ControllerConfig(EtcdConfig):
         "",
         "kubernetesSetsFile",
         _PATH,
-        "File of broker sets that are Services of Kubernetes: the leader publishes where their brokers are as "
-        "EndpointSlices; blank for none.",
+        "File with the broker sets for which the leader publishes EndpointSlices; blank: off.",
         NAMES_A_FILE,
     )
     kubernetes_credentials_path: str = option(

@@ -36,7 +36,7 @@ class NotStoredNow(RequestRefused):
     is_logged = True
 
     def __init__(self, broker_name: str, cause: str) -> None:
-        super().__init__(f"nothing was changed, or it is not known: {cause}; try again ({broker_name})")
+        super().__init__(f"nothing was changed, or the outcome is unknown: {cause}; try again ({broker_name})")
 
 
 class RequestInvalid(RequestRefused):
@@ -54,7 +54,7 @@ class SetUnknown(RequestRefused):
         super().__init__(
             f"{broker_name} is a set of the cluster {stored}, the request says {sent}"
             if stored
-            else f"there is no set {broker_name}; its brokers have to apply ids first"
+            else f"there is no set {broker_name}; its brokers must apply for ids first"
         )
 
 
@@ -88,8 +88,8 @@ class EpochsUsedUp(RequestRefused):
 
     def __init__(self, broker_name: str, master_epoch: int) -> None:
         super().__init__(
-            f"{broker_name} is at master epoch {master_epoch}, which leaves too few that brokers can read: "
-            "the set has to begin again under another name"
+            f"{broker_name} is at master epoch {master_epoch}, too near the highest that brokers can read: "
+            "start the set again under another name"
         )
 
 
@@ -97,7 +97,7 @@ class BrokerUnknown(RequestRefused):
     code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
     def __init__(self, broker_name: str, broker_id: int) -> None:
-        super().__init__(f"{broker_name} has no broker {broker_id}; it has to apply an id first")
+        super().__init__(f"{broker_name} has no broker {broker_id}; it must apply for an id first")
 
 
 class BrokerIdInUse(RequestRefused):
@@ -107,8 +107,8 @@ class BrokerIdInUse(RequestRefused):
 
     def __init__(self, broker_name: str, broker_id: int, address: str) -> None:
         super().__init__(
-            f"{broker_name}: another broker with the id {broker_id} lives at {address}; delete the brokerIdentity of "
-            "the one that was copied, or whose set had expired, so that it gets an id of its own"
+            f"{broker_name}: another broker with the id {broker_id} is alive at {address}; delete the brokerIdentity "
+            "of the one that was copied, or whose set had expired, so that it gets its own id"
         )
 
 
@@ -134,8 +134,8 @@ class NotFromTheMaster(SyncStateSetRefused):
 
     def __init__(self, broker_name: str, master: int) -> None:
         super().__init__(
-            f"{broker_name}: the requests of broker {master} come from its own host, or did until it failed, and this "
-            "comes from another one"
+            f"{broker_name}: broker {master} sends from its own host, or did until it failed, and this request comes "
+            "from another one"
         )
 
 
@@ -157,7 +157,7 @@ class ReplicasInvalid(SyncStateSetRefused):
     code = ResponseCode.CONTROLLER_INVALID_REPLICAS
 
     def __init__(self, broker_name: str, non_members: list[int], *, current: list[int]) -> None:
-        super().__init__(f"{broker_name} has no brokers {non_members}, but {current}")
+        super().__init__(f"{broker_name} has no brokers {non_members}; it has {current}")
 
 
 class ReplicasNotAlive(SyncStateSetRefused):

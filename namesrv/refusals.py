@@ -64,7 +64,7 @@ class KeepInvalid(RequestRefused):
     """A watch that would end at once, or never."""
 
     def __init__(self, keep_ms: int | None, keep_ms_min: int, keep_ms_max: int) -> None:
-        super().__init__(f"WATCH_ROUTE_FETCHES: keepMs is {keep_ms}, and has to be {keep_ms_min} to {keep_ms_max}")
+        super().__init__(f"WATCH_ROUTE_FETCHES: keepMs must be {keep_ms_min} to {keep_ms_max}, not {keep_ms}")
 
 
 class TooManyWatchedTopics(RequestRefused):

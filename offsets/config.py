@@ -49,14 +49,14 @@ class OffsetManagerConfig(EtcdConfig):
     frame_bytes_max: int = described(1024, FRAME_BYTES_MAX)
     #: Read by process.py, as the next one.
     http_port: int = option(
-        9883, "httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0 for any free port.", LISTENS
+        9883, "httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0: any free port.", LISTENS
     )
     client_token_file: str = option(
         "",
         "clientTokenFile",
         FilePath(),
-        "File whose first line, of 16 characters or more, is the token of clients: they may commit and read "
-        "offsets, and neither reset nor delete them. Read again when it changes; blank: they use the other token.",
+        "File whose first line, at least 16 characters, is the token for clients, which may commit and read "
+        "offsets, but not reset or delete them; read again when it changes; blank: clients use the admin token.",
         NAMES_A_FILE,
     )
     #: Read by manager.py, as all that follow.
@@ -64,26 +64,26 @@ class OffsetManagerConfig(EtcdConfig):
         "",
         "advertisedAddress",
         AddressList(),
-        "Address host:port at which clients reach this manager; blank for httpBindAddress and httpPort, or the "
-        "address of this machine.",
+        "Address host:port at which clients reach this manager; blank: httpBindAddress and httpPort, or the address "
+        "of this machine.",
         Fixed("it sends clients to other servers"),
     )
     manager_group: str = option(
-        "rocketmq", "managerGroup", Text(may_be_blank=False), "Name of the offset managers of one store.", STORE
+        "rocketmq", "managerGroup", Text(may_be_blank=False), "Name shared by the offset managers of one store.", STORE
     )
-    manager_id: str = option("", "managerId", Text(), "Name of this offset manager; blank for its address.", STORE)
+    manager_id: str = option("", "managerId", Text(), "Name of this offset manager; blank: its address.", STORE)
     store_path: str = option(
         "~/offset-manager/store",
         "storePath",
         FilePath(may_be_blank=False),
-        "Folder of the readings of brokers, and of the offsets that clients commit to this manager.",
+        "Folder for readings of brokers and for offsets that clients commit.",
         NAMES_A_FILE,
     )
     store: StoreKind = option(
         "embedded",
         "store",
         OneOf(get_args(StoreKind)),
-        "Where offsets are kept that clients commit: a file of this manager alone, or etcd, for several managers.",
+        "Where committed offsets are stored: embedded (files, one manager) or etcd (several managers).",
         STORE,
     )
     #: Read by commits/, as the next three.
@@ -91,29 +91,30 @@ class OffsetManagerConfig(EtcdConfig):
         100,
         "flushIntervalMs",
         Whole(10, 10_000),
-        "How long acknowledged offsets are collected before the store gets them, in milliseconds.",
+        "Time for which acknowledged offsets are collected before they go to the store, in milliseconds.",
         _WRITES,
     )
     write_through_groups: str = option(
         "",
         "writeThroughGroups",
         Text(),
-        "Groups whose commits are acknowledged only when the store has them, separated by ';'; * stands for any "
-        "characters, ? for one.",
+        "Groups whose commits are acknowledged only once they are in the store, separated by ';'; * and ? are "
+        "wildcards.",
         _WRITES,
     )
     dirty_keys_max: int = option(
         200_000,
         "dirtyKeysMax",
         Whole(1_000, 10_000_000),
-        "Queues whose offsets the store may lack; beyond it commits are refused until it has caught up.",
+        "Queues whose newest offsets may be missing in the store; beyond that, commits are refused until it has "
+        "caught up.",
         _WRITES,
     )
     offsets_max: int = option(
         1_000_000,
         "offsetsMax",
         Whole(1_000, 10_000_000),
-        "Offsets of all groups that clients commit, one for each queue that a group consumes.",
+        "Limit of committed offsets of all groups, one for each queue that a group consumes.",
         _WRITES,
     )
     #: Read by sets/, as the next one.
@@ -121,16 +122,16 @@ class OffsetManagerConfig(EtcdConfig):
         "",
         "controllerHttpAddr",
         AddressList(),
-        "HTTP ports (httpPort) of all controllers, as host:port with a ';' between: they tell who is master; blank "
-        "for none.",
+        "HTTP addresses (httpPort) of all controllers, which report the masters, as host:port separated by ';'; "
+        "blank: none.",
         _FOLLOWS,
     )
     namesrv_addr: str = option(
         "",
         "namesrvAddr",
         AddressList(),
-        "All NameServers of broker sets without a controller, as host:port with a ';' between: they tell who is "
-        "master; blank for none.",
+        "All NameServers, which report the masters of broker sets without a controller, as host:port separated by "
+        "';'; blank: none.",
         _FOLLOWS,
     )
     #: Read by repair/, as the next one.
@@ -138,16 +139,15 @@ class OffsetManagerConfig(EtcdConfig):
         "report",
         "repair",
         OneOf(get_args(RepairMode)),
-        "What happens to offsets that a failover or a restart lost: report lists them, with the command that "
-        "repairs them; act writes them to the new master.",
+        "What to do with offsets lost in a failover or restart: report lists them with the repair command, act "
+        "writes them to the new master.",
         _REPAIRS,
     )
     repair_groups: str = option(
         "*",
         "repairGroups",
         Text(may_be_blank=False),
-        "Groups that act writes for, separated by ';'; * stands for any characters, ? for one. Others are only "
-        "reported.",
+        "Groups that act repairs, separated by ';'; * and ? are wildcards. Others are only reported.",
         _REPAIRS,
     )
     #: Read by readings/, as the next one.
@@ -155,15 +155,14 @@ class OffsetManagerConfig(EtcdConfig):
         5_000,
         "readingPeriodMs",
         Whole(1_000, 60_000),
-        "How often the offsets of each broker are read, in milliseconds.",
+        "Interval at which the offsets of each broker are read, in milliseconds.",
         _READS,
     )
     readings_bytes_max: int = option(
         4 << 30,
         "readingsBytesMax",
         Whole(64 << 20, 1 << 40),
-        "Room of all readings on disk, in bytes: beyond it the oldest are deleted; the newest one of each broker "
-        "set is always kept.",
+        "Disk space for readings, in bytes; beyond that, the oldest are deleted, but never the newest of a broker set.",
         _READS,
     )
     #: Read by order/.
@@ -171,8 +170,8 @@ class OffsetManagerConfig(EtcdConfig):
         "off",
         "lockReplay",
         OneOf(get_args(LockReplayMode)),
-        "Whether a new master gets the queue locks of orderly clients in their names, for groups that are declared "
-        "orderly. off: who holds what is only read.",
+        "on: restore the queue locks of orderly clients at a new master, for groups declared orderly; off: only "
+        "read the lock holders.",
         Fixed("it decides whether brokers are changed"),
     )
 
@@ -187,7 +186,7 @@ def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         if config.client_token_file:
             yield "http_admin_token_file", "set as well, because clientTokenFile is: operators have their own token"
         elif not is_loopback(config.http_bind_address):
-            why = "httpBindAddress is no loopback address: whoever reaches it could change offsets"
+            why = "httpBindAddress is not a loopback address: anyone who reaches it could change offsets"
             yield "http_admin_token_file", f"set, because {why}"
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"

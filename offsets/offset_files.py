@@ -120,7 +120,7 @@ def _read(data: bytes) -> _File:
     try:
         return _decode_file(with_quoted_keys(data))
     except (msgspec.DecodeError, UnicodeDecodeError, BodyError, RecursionError) as error:
-        raise OffsetFileError(f"this is no file of offsets, or not a whole one: {error}") from None
+        raise OffsetFileError(f"this is not a complete file of offsets: {error}") from None
 
 
 def _entry_key(key: str) -> tuple[str, str]:

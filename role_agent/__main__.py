@@ -14,7 +14,7 @@ from role_agent.nft_rules import nft_rules
 from role_agent.service import STATUS_REQUEST, CannotStart, serve
 from role_agent.settings import AgentSettings, InvalidSettings, read_settings
 
-_DESCRIPTION: Final = """Moves the address of a broker set to this host while the broker of this host is the master."""
+_DESCRIPTION: Final = "Keep the address of a broker set on this host while its broker is master."
 _STATUS_TIMEOUT_S: Final = 5.0
 _STATUS_BYTES_MAX: Final = 65_536
 
@@ -24,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="rmq-role-agent", description=_DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
-        ("run", "run the agent of one broker until SIGTERM"),
-        ("status", "show as JSON whether the running agent has the address, and why"),
-        ("metrics", "write the metrics of the running agent for the textfile collector of the node exporter"),
-        ("check", "check the file"),
-        ("nft", "write the rules for `nft -f -` that this host needs: no refused connections, no late answers"),
+        ("run", "run the agent until SIGTERM"),
+        ("status", "show, as JSON, whether the running agent holds the address, and why"),
+        ("metrics", "print the running agent's metrics for the textfile collector of the node exporter"),
+        ("check", "check the configuration file"),
+        ("nft", "print the nftables rules that this host needs, for `nft -f -`"),
     ):
         commands.add_parser(name, help=text).add_argument("file", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)

@@ -75,7 +75,7 @@ def fault_of_value(value: bytes) -> str:
         value.decode()
         msgspec.json.decode(value, type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return f"it is no JSON: {error}"
+        return f"it is not JSON: {error}"
     return ""
 
 

@@ -245,7 +245,7 @@ class EmbeddedStore:
             raise StoreError(str(error)) from None
         except DamagedMark:
             raise StoreError(
-                f"{path} is damaged, so nobody knows whether {self._path} is whole: restore the folder from a backup, "
+                f"{path} is damaged, so it is unknown whether {self._path} is whole: restore the folder from a backup, "
                 "or remove that file if the brokers' roles are right as they are"
             ) from None
         number = count_changes(self._connection)
@@ -255,7 +255,7 @@ class EmbeddedStore:
                 f"{self._path} lacks {self._mark.number - number} of the {self._mark.number} changes that {path} "
                 "counts: its log is damaged, or an older copy was put in its place. Restore the whole folder from a "
                 f"backup, or remove both files and adopt the brokers. To go on with what is left, remove {path}: "
-                "whoever is in sync by it may lack messages"
+                "brokers in sync by that log may lack messages"
             )
         self._number = number
         self._mark.raise_to(number)

@@ -35,7 +35,7 @@ class StoreFileMissing(StoreError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}. Nothing is stored any more, and this controller leads no more. Stop whatever runs on that "
+            f"{what}. Nothing more is stored, and this controller no longer leads. Stop whatever runs on that "
             "folder now, put the file back and start the controller again, or start it without and adopt the brokers"
         )
 

@@ -258,20 +258,20 @@ def clean(  # one branch for each refusal
             )
         return None
     if not ids:
-        raise CleaningRefused(f"{name}: no ids are named; leave them out to clean the whole set")
+        raise CleaningRefused(f"{name}: the list of ids is empty; leave it out to clean the whole set")
     if non_members := sorted(ids - broker_set.replicas.keys()):
-        raise CleaningRefused(f"{name} has no brokers {non_members}, but {sorted(broker_set.replicas)}")
+        raise CleaningRefused(f"{name} has no brokers {non_members}; it has {sorted(broker_set.replicas)}")
     if not wanted.even_living and (living := sorted(ids.intersection(alive))):
         raise CleaningRefused(f"{name}: the brokers {living} are alive")
     if not wanted.even_living and (may_live := sorted(ids.intersection(awaited))):
         raise CleaningRefused(
-            f"{name}: the brokers {may_live} may be alive: this controller has run too short a time to know"
+            f"{name}: the brokers {may_live} may be alive: this controller has not run long enough to know"
         )
     if ids == broker_set.replicas.keys():
         return None
     if broker_set.sync_state_set and broker_set.sync_state_set <= ids:
         raise CleaningRefused(
-            f"{name}: only {sorted(broker_set.sync_state_set)} have all messages, and the rest could never lead; "
+            f"{name}: only {sorted(broker_set.sync_state_set)} have all messages, and the others could never lead; "
             "clean the whole set, or elect another master first"
         )
     return ReplicasRemoved(ids)

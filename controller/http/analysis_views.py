@@ -227,7 +227,7 @@ class AnalysisViews:
         "/v1/analyses/{name}",
         parts=(Parameter("name", "The name of the analysis: availability."),),
         parameters=(
-            Parameter("cluster", "Only rows of this cluster, and those about more than one."),
+            Parameter("cluster", "Only rows about this cluster or about several."),
             Parameter("from", "Only rows that last beyond this time, such as 2026-11-21T20:00:00Z."),
             Parameter("to", "Only rows that begin before this time."),
         ),
@@ -236,7 +236,7 @@ class AnalysisViews:
         concurrent_max=_WAITING_MAX,
     )
     async def rows(self, request: ViewRequest) -> AnalysisRows:
-        """The rows of one result, at most the 10,000 that matter most."""
+        """The rows of one result, at most the 10,000 most important."""
         wanted = RowFilter(request.query.get("cluster", ""), _time(request, "from"), _time(request, "to"))
         name = request.path["name"]
         async with self._turn:

@@ -75,7 +75,7 @@ class ChangedLists:
             raise Unavailable("This controller is stopping; watch another one.")
         stream = ControllerStream(self, self._number_of(after) if after else None)
         if not self.places.take(stream, client):
-            raise Unavailable(f"There are {WATCHERS_MAX} watchers, as many as may be.", FULL_RETRY_S)
+            raise Unavailable(f"There are {WATCHERS_MAX} watchers, which is the limit.", FULL_RETRY_S)
         return stream
 
     def _number_of(self, event_id: str) -> int | None:
@@ -83,7 +83,7 @@ class ChangedLists:
         boot_id, _, digits = event_id.rpartition("-")
         # The length first: turning a million digits into a number takes a while.
         if len(event_id) > _ID_CHARS_MAX or not (boot_id.isalnum() and digits.isascii() and digits.isdigit()):
-            raise HttpRefused("Last-Event-ID, or after, must be the id of an event as this server sends it.")
+            raise HttpRefused("Last-Event-ID, or after, must be the id of an event of this server.")
         number = int(digits)
         return number if boot_id == self._boot_id and number <= self._number else None
 

@@ -39,12 +39,12 @@ class MasterViews:
         parameters=(
             Parameter(
                 "after",
-                "The revision of an earlier answer: only sets that have changed since then. Without it, or with one "
-                "that is not known any more, all sets are answered at once.",
+                "Revision of an earlier answer, to get only the sets that have changed since. Without it, or with an "
+                "unknown one, all sets are returned at once.",
             ),
             Parameter(
                 "waitMs",
-                "Wait up to so long for a change, if there is none since `after`.",
+                "How long to wait for a change since `after`.",
                 {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX, "default": 0},
             ),
         ),
@@ -78,7 +78,7 @@ class MasterViews:
         try:
             self._group.check_leads()
         except NotLeader as error:
-            raise StateConflict(f"Only the controller that leads knows the masters: {error}.") from None
+            raise StateConflict(f"Only the leading controller knows the masters: {error}.") from None
 
     def _changed(self, names: list[str]) -> MasterListing:
         found = {name: self._store.get(name) for name in names}

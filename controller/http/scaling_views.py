@@ -62,7 +62,7 @@ class ControllerFollows(StateConflict):
     code = "not_leader"
 
     def __init__(self, error: NotLeader) -> None:
-        super().__init__(f"Only the controller that leads knows and changes operations: {error}.")
+        super().__init__(f"Only the leading controller knows and changes operations: {error}.")
 
 
 class MayBeStored(HttpRefused):
@@ -72,9 +72,7 @@ class MayBeStored(HttpRefused):
     code = "outcome_unknown"
 
     def __init__(self, error: OutcomeUnknown) -> None:
-        super().__init__(
-            f"It is not known whether this is done: {error}. Look at what there is now before you repeat it."
-        )
+        super().__init__(f"The outcome is unknown: {error}. Check the present state before you repeat the request.")
 
 
 class ScalingViews:
@@ -86,7 +84,7 @@ class ScalingViews:
 
     @get("/v1/scaling/operations", parameters=(TOPIC_PREFIX, LIMIT), refusals=(400, 409, 503))
     def operations(self, request: ViewRequest) -> OperationListing:
-        """Resizes of topics under way, by topic, then those that have ended, the newest first."""
+        """Resizes of topics: running ones by topic, then ended ones, the newest first."""
         check_leads(self._scaling)
         stored = self._scaling.operations
         under_way = [each for each in stored.under_way() if each.topic.startswith(request.prefix)]
@@ -102,46 +100,46 @@ class ScalingViews:
 
     @get("/v1/scaling/operations/{id}", parts=(_OPERATION,), refusals=(400, 404, 409, 503))
     def operation(self, request: ViewRequest) -> OperationView:
-        """One resize: where it is, what it waits for, and what was seen in each phase."""
+        """One resize: its phase, what it waits for, and the evidence of each phase."""
         with refusals():
             self._scaling.check_leads()
             return self._view(self._scaling.find(request.path["id"]))
 
     @post("/v1/scaling/plan", refusals=(409,))
     async def plan(self, body: ResizeRequest) -> ResizePlan:
-        """What a resize would do, how long it takes at least, and what is in its way; nothing is changed."""
+        """Plan a resize: what it would do, how long it takes at least, and what prevents it. Changes nothing."""
         self._check_configured()
         with refusals():
             return await self._scaling.plan(body)
 
     @post("/v1/scaling/operations", status=201, refusals=(409, 503, 504))
     async def start(self, body: ResizeRequest) -> OperationView:
-        """Start the resize of a topic."""
+        """Start a resize of a topic."""
         self._check_configured()
         with refusals():
             return self._view(await self._scaling.start(body))
 
     @post("/v1/scaling/operations/{id}/abort", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def abort(self, request: ViewRequest, body: ResizeCommand) -> OperationView:
-        """Undo a resize; what that leaves behind is in its steps."""
+        """Undo a resize; its steps show what remains."""
         with refusals():
             return self._view(await self._scaling.abort(request.path["id"], body.reason, is_dry_run=body.dry_run))
 
     @post("/v1/scaling/operations/{id}/resume", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def resume(self, request: ViewRequest, body: ResizeCommand) -> OperationView:
-        """Go on with a resize that is BLOCKED, or in CONFLICT."""
+        """Resume a resize that is BLOCKED or in CONFLICT."""
         with refusals():
             return self._view(await self._scaling.resume(request.path["id"], body.reason, is_dry_run=body.dry_run))
 
     @post("/v1/scaling/operations/{id}/waive", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def waive(self, request: ViewRequest, body: WaivedGroup) -> OperationView:
-        """Give up what a group has not consumed of the queues that a resize drops."""
+        """Give up the messages that a group has not consumed in queues that a resize drops."""
         with refusals():
             return self._view(await self._scaling.waive(request.path["id"], body.group, is_dry_run=body.dry_run))
 
     @post("/v1/scaling/operations/{id}/give-up", parts=(_OPERATION,), refusals=(404, 409, 503, 504))
     async def give_up(self, request: ViewRequest, body: GivenUpSet) -> OperationView:
-        """Go on without a broker set that does not have the topic any more."""
+        """Continue a resize without a broker set that no longer has the topic."""
         why = f"{body.requested_by or 'an operator'}{': ' if body.reason else ''}{body.reason}"
         with refusals():
             return self._view(
@@ -222,7 +220,7 @@ class AutoscalerViews:
 
     @get("/v1/scaling/policies", refusals=(400, 409, 503))
     def policies(self) -> PolicyListing:
-        """The policies of the autoscaler that are in force, and where they come from."""
+        """The autoscaler's policies in force, and their source."""
         # Those of a file every controller knows.
         source = self._autoscaler.policies
         if not source.is_file:
@@ -246,7 +244,7 @@ class AutoscalerViews:
 
     @put("/v1/scaling/policies", body_bytes_max=DOCUMENT_BYTES_MAX, refusals=(409, 503, 504))
     async def replace_policies(self, body: PolicyDocument) -> PolicyListing:
-        """Replace all policies of the autoscaler; refused while they come from a file."""
+        """Replace all policies of the autoscaler; refused if they come from a file."""
         with refusals():
             self._autoscaler.scaling.check_leads()
             await self._autoscaler.policies.replace(msgspec.json.encode(body).decode())
@@ -254,7 +252,7 @@ class AutoscalerViews:
 
     @get("/v1/scaling/decisions", parameters=(TOPIC_PREFIX, LIMIT), refusals=(400, 409, 503))
     def decisions(self, request: ViewRequest) -> DecisionListing:
-        """What the autoscaler makes of each topic that has a policy, and why; and the last changes of that."""
+        """The autoscaler's verdict on each topic with a policy, with reasons and the last changes."""
         check_leads(self._autoscaler.scaling)
         found = [each for each in self._autoscaler.decisions() if each.topic.startswith(request.prefix)]
         changes = (each for each in reversed(self._autoscaler.decided.changes) if each.topic.startswith(request.prefix))
@@ -280,7 +278,7 @@ class AutoscalerViews:
 
     @post("/v1/scaling/proposals/{id}/dismiss", parts=(_PROPOSAL,), refusals=(404, 409, 503))
     async def dismiss_proposal(self, request: ViewRequest, body: OperatorReason) -> ProposalView:
-        """Give up a proposal; the same count is not proposed again for a day."""
+        """Dismiss a proposal; the same count is not proposed again for a day."""
         with refusals():
             self._autoscaler.scaling.check_leads()
             return view_of(ProposalView, self._autoscaler.decided.dismiss(request.path["id"], body.reason))

@@ -55,37 +55,37 @@ class SwitchoverViews:
 
     @get("/v1/broker-sets/{name}/switchover", parts=(_SET,), refusals=(400, 404))
     def switchover(self, request: ViewRequest) -> SwitchoverView:
-        """The switchover of a set that is under way, or the last one since this controller started."""
+        """The running switchover of a set, or the last one since this controller started."""
         name = request.path["name"]
         found = self._switchovers.of_set(name)
         if found is None:
-            raise NotFound(f"This controller has begun no switchover of {name} since its start.")
+            raise NotFound(f"This controller has started no switchover of {name} since its start.")
         return _switchover(found)
 
     @post("/v1/broker-sets/{name}/switchover", status=202, parts=(_SET,), refusals=(404, 409))
     async def switch_over(self, request: ViewRequest, body: SwitchoverRequest) -> SwitchoverView:
-        """Begin a planned switchover: another broker in sync becomes master, without loss."""
+        """Start a planned switchover: another broker in sync becomes master, without loss."""
         return _switchover(await _answered(self._switchovers.begin(request.path["name"], body)))
 
     @get("/v1/switchovers", parameters=(PREFIX, LIMIT), refusals=(400,))
     def switchovers(self, request: ViewRequest) -> SwitchoverListing:
-        """The last switchovers that this controller has begun, the newest first."""
+        """The last switchovers that this controller started, the newest first."""
         found = (each for each in self._switchovers if each.broker_name.startswith(request.prefix))
         return SwitchoverListing(switchovers=[_switchover(each) for each in islice(found, request.page.limit)])
 
     @get("/v1/broker-sets/{name}/rolling-restart", parts=(_SET,), refusals=(400, 404, 409, 503))
     async def rolling_restart(self, request: ViewRequest) -> RollingRestartView:
-        """The rolling restart of a set that is under way, or the last one."""
+        """The running rolling restart of a set, or the last one."""
         return self._restart(await _answered(self._found(request.path["name"])))
 
     @post("/v1/broker-sets/{name}/rolling-restart", status=202, parts=(_SET,), refusals=(404, 409, 503))
     async def begin_restart(self, request: ViewRequest, body: RestartRequest) -> RollingRestartView:
-        """Begin a rolling restart: it names each broker when it may be restarted, the master last."""
+        """Start a rolling restart, which names the brokers to restart one by one, the master last."""
         return self._restart(await _answered(self._restarts.begin(request.path["name"], body)))
 
     @post("/v1/broker-sets/{name}/rolling-restart/abort", parts=(_SET,), refusals=(404, 409, 503))
     async def abort_restart(self, request: ViewRequest, body: OperatorReason) -> RollingRestartView:
-        """Abort a rolling restart: no more brokers are named."""
+        """Abort a rolling restart: no further brokers are named."""
         return self._restart(await _answered(self._restarts.abort(request.path["name"], body.reason)))
 
     async def _found(self, broker_name: str) -> RollingRestart:
@@ -107,7 +107,7 @@ async def _answered(work: Awaitable[Answer]) -> Answer:
     try:
         return await work
     except NotLeader as error:
-        raise StateConflict(f"Only the controller that leads changes masters: {error}.") from None
+        raise StateConflict(f"Only the leading controller changes masters: {error}.") from None
     except (SwitchoverRefused, RestartRefused) as error:
         raise StateConflict(_sentence(error)) from None
     except (SetNotFound, RestartNotFound) as error:
@@ -149,7 +149,7 @@ class CallbackViews:
 
     @get("/v1/role-callbacks", parameters=(PREFIX,), paged=True, refusals=(400, 409))
     def role_callbacks(self, request: ViewRequest) -> CallbackListing:
-        """Changes of masters that onRoleChange has not taken, and why its last call failed."""
+        """Changes of masters that onRoleChange has not accepted yet, with the last error."""
         self._check_leads()
         target = self._settings.config.on_role_change
         waiting = {} if self._callbacks is None else {each.change.broker_name: each for each in self._callbacks.pending}
@@ -164,12 +164,12 @@ class CallbackViews:
 
     @post("/v1/role-callbacks/redeliver", refusals=(409, 503))
     def redeliver_callbacks(self, body: RedeliveryRequest) -> Redelivery:
-        """Call onRoleChange once more for sets, with their present masters and epochs."""
+        """Call onRoleChange again for broker sets, with their present masters and epochs."""
         self._check_leads()
         if self._callbacks is None:
             raise StateConflict("Nothing is called: onRoleChange is blank.")
         if not self._callbacks.is_ready:
-            raise Unavailable("What was delivered is being loaded: try again in a second.")
+            raise Unavailable("The delivered changes are being loaded: try again in a second.")
         return Redelivery(broker_sets=self._callbacks.redeliver(body.prefix))
 
 

@@ -118,12 +118,12 @@ class SetViews:
     @get(
         "/v1/cluster/watch",
         content_type=EVENT_STREAM_TYPE,
-        parameters=(Parameter("after", "Id of the last event that was read; as Last-Event-ID."),),
+        parameters=(Parameter("after", "Id of the last event read; same as Last-Event-ID."),),
         refusals=(400, 503),
         streams=True,
     )
     def watch_cluster(self, request: ViewRequest) -> ControllerStream:
-        """Server-sent events: which of leader, brokerSets, elections and scaling have changed; read them again."""
+        """Server-sent events: names of changed lists (leader, brokerSets, elections, scaling), to be read again."""
         return self._watch.watch(request.last_event_id or request.query.get("after", ""), request.client)
 
     def _watched(self) -> dict[str, object]:
@@ -168,7 +168,7 @@ class SetViews:
 
     @get("/v1/roles", parameters=(PREFIX,), paged=True, refusals=(400,))
     def roles(self, request: ViewRequest) -> shapes.RoleListing:
-        """Broker sets with the roles of their brokers, as the role check port answers them."""
+        """The roles of brokers, as the role check port reports them."""
         page, found = self._page_of_sets(request)
         to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
         return shapes.RoleListing(

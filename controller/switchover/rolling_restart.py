@@ -168,7 +168,7 @@ def next_decision(restart: RollingRestart, facts: RestartFacts) -> RestartDecisi
     if broker_set is None:
         return _failed(restart, facts, f"{restart.broker_name} was removed")
     if gone := sorted(set(restart.left) - broker_set.replicas.keys()):
-        return _failed(restart, facts, f"{restart.broker_name} has no brokers {gone} any more")
+        return _failed(restart, facts, f"{restart.broker_name} no longer has brokers {gone}")
     match restart.phase:
         case RestartPhase.RESTART:
             return _await_restart(restart, facts, broker_set)
@@ -233,7 +233,7 @@ def _await_restart(restart: RollingRestart, facts: RestartFacts, broker_set: Bro
         return RestartDecision(restart, waits_for=f"heartbeats of broker {broker_id}, which has started")
     if broker_id not in broker_set.sync_state_set:
         return RestartDecision(restart, waits_for=f"broker {broker_id}, which has started, to be in the SyncStateSet")
-    seen = f"broker {broker_id} has started anew and is in sync"
+    seen = f"broker {broker_id} has restarted and is in sync"
     entered = restart.entered(RestartPhase.IN_SYNC, seen, facts.unix_ms)
     return RestartDecision(replace(entered, restarted=(*restart.restarted, broker_id)))
 

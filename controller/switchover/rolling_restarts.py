@@ -46,7 +46,7 @@ REQUESTED_BY: Final = "rolling restart"
 
 
 class RestartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A wanted rolling restart."""
+    """A requested rolling restart."""
 
     #: Brokers to restart; without them all of the set.
     broker_ids: Annotated[tuple[BrokerId, ...], msgspec.Meta(max_length=BROKERS_MAX)] = ()
@@ -138,12 +138,12 @@ class RollingRestarts:
             broker_name, request, after_ms=max((each.created_unix_ms for each in under_way), default=0)
         )
         if len(under_way) >= RUNNING_MAX:
-            raise RestartRefused(f"{RUNNING_MAX} rolling restarts are under way: wait for the end of one")
+            raise RestartRefused(f"{RUNNING_MAX} rolling restarts are running: wait for one to end")
 
         def decide(stored: bytes | None) -> bytes:
             before = _decoded(broker_name, stored) if stored is not None else None
             if before is not None and not before.has_ended:
-                raise RestartRefused(f"{before.id} restarts {broker_name} already: wait for its end, or abort it")
+                raise RestartRefused(f"{before.id} is already restarting {broker_name}: wait for its end, or abort it")
             return encode_restart(restart)
 
         await self._documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)
@@ -156,9 +156,9 @@ class RollingRestarts:
             raise SetNotFound(broker_name)
         members = sorted(broker_set.replicas)
         if len(members) < _BROKERS_MIN:
-            raise RestartRefused(f"{broker_name} has {len(members)} broker: nobody could lead while it restarts")
+            raise RestartRefused(f"{broker_name} has {len(members)} broker: no other could lead while it restarts")
         if missing := sorted(set(request.broker_ids) - set(members)):
-            raise RestartRefused(f"{broker_name} has no brokers {missing}, but {members}")
+            raise RestartRefused(f"{broker_name} has no brokers {missing}; it has {members}")
         unix_ms = max(self._clock.unix_ms(), after_ms + 1)
         return RollingRestart(
             id=f"{broker_name}.{unix_ms}",
@@ -179,7 +179,7 @@ class RollingRestarts:
         def decide(stored: bytes | None) -> bytes:
             now = _decoded(broker_name, stored) if stored is not None else None
             if now is None or now.has_ended:
-                raise RestartRefused(f"{before.id} has ended already")
+                raise RestartRefused(f"{before.id} has already ended")
             return encode_restart(aborted(now, reason, self._clock.unix_ms()))
 
         changed = await self._documents.change(DocumentKind.ROLLING_RESTART, broker_name, decide)

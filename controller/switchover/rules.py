@@ -44,7 +44,7 @@ def find_next_master(needs: SwitchoverNeeds) -> Found:
     broker_set, trusted = needs.broker_set, needs.trusted
     name, master = broker_set.broker_name, broker_set.master
     if master is None:
-        return Found(None, f"{name} has no master; an election has to find one first: see /v1/elections")
+        return Found(None, f"{name} has no master, which an election must find first: see /v1/elections")
     if master not in trusted:
         return Found(None, f"master {master} of {name} is suspect or silent: a failover may be under way")
     if needs.wanted is not None:
@@ -66,7 +66,7 @@ def _rank(broker_id: int, heartbeat: LastHeartbeat) -> tuple[int, int, int, int]
 def _problem_of(broker_set: BrokerSet, trusted: Collection[int], wanted: int) -> str:
     name = broker_set.broker_name
     if wanted not in broker_set.replicas:
-        return f"{name} has no broker {wanted}, but {sorted(broker_set.replicas)}"
+        return f"{name} has no broker {wanted}; it has {sorted(broker_set.replicas)}"
     if wanted == broker_set.master:
         return f"broker {wanted} is the master of {name} already"
     if wanted not in trusted:
@@ -164,15 +164,15 @@ def _before_election(switchover: Switchover, facts: SwitchoverFacts, broker_set:
 
 def _hold(switchover: Switchover, facts: SwitchoverFacts) -> Turn:
     if not switchover.is_held:
-        return Turn(SwitchoverPhase.DRAIN, "nobody checks roles, so nothing holds clients")
+        return Turn(SwitchoverPhase.DRAIN, "no role checks arrive, so nothing holds clients")
     waited_ms = facts.now_ms - switchover.phase_since_ms
     if facts.unheld and waited_ms >= switchover.request.hold_ms_max:
         hosts = ", ".join(facts.unheld)
-        problem = f"{hosts} check the role and do not know after {waited_ms} ms that it is held; nothing was changed"
+        problem = f"{hosts} check the role, but do not know after {waited_ms} ms that it is held; nothing was changed"
         return _ended(SwitchoverPhase.FAILED, problem)
     if facts.unheld or waited_ms < HOLD_SETTLES_MS:
         return Turn(SwitchoverPhase.HOLD)
-    return Turn(SwitchoverPhase.DRAIN, f"everybody who checks the role knows that it is held, after {waited_ms} ms")
+    return Turn(SwitchoverPhase.DRAIN, f"after {waited_ms} ms all role checkers know that the role is held")
 
 
 def _backlog(switchover: Switchover, facts: SwitchoverFacts) -> int | None:
@@ -184,7 +184,7 @@ def _backlog(switchover: Switchover, facts: SwitchoverFacts) -> int | None:
 def _sentence_of(switchover: Switchover, backlog: int | None) -> str:
     new = switchover.new_master
     if backlog is None:
-        return f"broker {switchover.old_master} or {new} does not answer where its log ends"
+        return f"broker {switchover.old_master} or {new} does not report the end of its log"
     return f"broker {new} lacks {backlog} bytes of the log"
 
 
@@ -210,9 +210,9 @@ def _drain(switchover: Switchover, facts: SwitchoverFacts) -> Turn:
     if waited_ms < switchover.request.hold_ms_max:
         return Turn(SwitchoverPhase.DRAIN)
     if backlog is not None and (switchover.is_all_ack or switchover.request.accept_loss):
-        why = "nobody has been answered for those" if switchover.is_all_ack else "their loss is accepted"
+        why = "no client was told that those are stored" if switchover.is_all_ack else "their loss is accepted"
         return Turn(SwitchoverPhase.ELECT, f"{seen} after {waited_ms} ms; {why}")
-    why = "" if backlog is None else ", although clients are held: does somebody send past the role address?"
+    why = "" if backlog is None else ", although clients are held: do clients bypass the role address?"
     return _ended(SwitchoverPhase.FAILED, f"{seen} after {waited_ms} ms{why}; nothing was changed")
 
 
@@ -257,7 +257,7 @@ def problem_of_roll_back(switchover: Switchover, facts: SwitchoverFacts) -> str:
     """
     old, new = facts.ends.get(switchover.old_master), facts.ends.get(switchover.new_master)
     if old is None:
-        return f"broker {switchover.old_master} does not answer where its log ends"
+        return f"broker {switchover.old_master} does not report the end of its log"
     if new is None:
         begun = f"broker {switchover.new_master} does not answer, and has begun its master epoch"
         return f"{begun}: {facts.began}" if facts.began else ""

@@ -244,9 +244,9 @@ class Switchovers:
             raise SetNotFound(broker_name)
         running = [each for each in self if not each.has_ended]
         if broker_name in self._beginning or any(each.broker_name == broker_name for each in running):
-            raise SwitchoverRefused(f"a switchover of {broker_name} is under way already: wait for its end")
+            raise SwitchoverRefused(f"a switchover of {broker_name} is already running: wait for its end")
         if len(running) + len(self._beginning) >= RUNNING_MAX:
-            raise SwitchoverRefused(f"{RUNNING_MAX} switchovers are under way: wait for the end of one")
+            raise SwitchoverRefused(f"{RUNNING_MAX} switchovers are running: wait for one to end")
 
     async def _needs(self, broker_name: str, request: SwitchoverRequest) -> rules.SwitchoverNeeds:
         control = self.control

@@ -18,7 +18,7 @@ HOLD_MS_MAX: Final = 5_000
 
 
 class SwitchoverRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A wanted switchover."""
+    """A requested switchover."""
 
     #: The next master; without it the one in sync with the lowest electionPriority, then the longest log.
     broker_id: BrokerId | None = None

@@ -65,9 +65,9 @@ def listed_ids(text: str) -> frozenset[int]:
     """Return the broker ids of a list with a ';' between; raises CleaningRefused."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
     if len(parts) > IDS_MAX:
-        raise CleaningRefused(f"{len(parts)} ids; at most {IDS_MAX} are taken at a time")
+        raise CleaningRefused(f"{len(parts)} ids are too many; the limit is {IDS_MAX}")
     if bad := [part for part in parts if not _IDS.fullmatch(part)]:
-        raise CleaningRefused(f"{bad[0][:40]!r} is no broker id; give numbers with a ';' between")
+        raise CleaningRefused(f"{bad[0][:40]!r} is not a broker id; give numbers separated by ';'")
     return frozenset(map(int, parts))
 
 

@@ -62,7 +62,7 @@ def main() -> int:
     _limit_memory(memory_bytes)
     query = msgspec.json.decode(sys.stdin.buffer.read(), type=PastQuery)
     # Outside of `except`, where all that was read is still held.
-    problem = f"Reading this takes more than {memory_bytes // 1024**2} MiB of memory: request a shorter time."
+    problem = f"Reading this takes more than {memory_bytes // 1024**2} MiB of memory: request a shorter period."
     answer: PastAnswer | None = None
     try:
         answer = answer_to(query)

@@ -47,11 +47,11 @@ _PREFIX: Final = Parameter("prefix", "Only topics that begin with this.")
 _TOPIC: Final = Parameter("topic", "Name of the topic, percent-encoded: %25RETRY%25group for a retry topic.")
 _WATCHED_TOPIC: Final = Parameter(
     "topic",
-    "Name of a topic, known or not; once for each topic.",
+    "Name of a topic, known or unknown; repeat it for each topic.",
     {"type": "array", "items": {"type": "string"}, "minItems": 1},
     is_repeated=True,
 )
-_AFTER: Final = Parameter("after", "Id of the last event that was read, to miss none after it; as Last-Event-ID.")
+_AFTER: Final = Parameter("after", "Id of the last event read; later ones follow. Same as Last-Event-ID.")
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -99,7 +99,7 @@ class NameServerViews:
 
     @get("/v1/clusters", paged=True, refusals=(400,))
     async def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
-        """Clusters in numbers."""
+        """Clusters with their numbers of broker sets, brokers, topics and queues."""
         numbers = await self._runner.run(cluster_summary.clusters(self._state), 0, 0)
         away = self._state.away_sets.counts()
         page = requested_page(sorted(numbers.keys() | away), request, str)
@@ -129,7 +129,7 @@ class NameServerViews:
         if broker_set is None:
             is_away = name in self._state.away_sets
             raise NotFound(
-                f"No broker of the name {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
+                f"No broker named {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
             )
         topics = self._tables.topics
         sums, clock = topics.queue_sum(name), self._clock
@@ -148,7 +148,7 @@ class NameServerViews:
 
     @get("/v1/broker-sets/away", paged=True, refusals=(400,))
     def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
-        """Broker sets that had topics, or were registered for 30 s, and of which no broker is now; at most 1,000."""
+        """Broker sets whose brokers have all gone; at most 1,000."""
         away = {each.broker_name: each for each in self._state.away_sets.away()}
         page = requested_page(list(away), request, str)
         items = [away[name] for name in page.keys]
@@ -156,10 +156,10 @@ class NameServerViews:
 
     @delete("/v1/broker-sets/away/{name}", parts=(_NAME,), refusals=(404,))
     def forget_away_set(self, request: ViewRequest) -> shapes.DroppedAwaySet:
-        """Forgets a broker set that will not come back."""
+        """Forget a broker set that will not return."""
         name = request.path["name"]
         if not self._state.away_sets.forget(name):
-            raise NotFound(f"No broker set of the name {name} is away.")
+            raise NotFound(f"No broker set named {name} is away.")
         return shapes.DroppedAwaySet(broker_name=name)
 
     @get("/v1/topics", parameters=(_PREFIX,), paged=True, refusals=(400,))
@@ -178,7 +178,7 @@ class NameServerViews:
 
     @get("/v1/topics/{topic}/route", answer=TopicRouteData, parts=(_TOPIC,), refusals=(400, 404))
     def route(self, request: ViewRequest) -> bytes:
-        """The route of a topic, as a client without a zone gets it; always with the brokers' own addresses."""
+        """The route of a topic for a client without a zone, always with the brokers' own addresses."""
         topic = request.path["topic"]
         route = plain_route_text(self._state, self._settings, topic)
         if route is None:
@@ -194,25 +194,25 @@ class NameServerViews:
         streams=True,
     )
     def watch_routes(self, request: ViewRequest) -> WatchStream:
-        """Server-sent events: the routes of these topics as /v1/topics/{topic}/route has them, now and at each change."""  # noqa: E501  # a summary of OpenAPI
+        """Server-sent events: the routes of topics, now and at each change."""
         check_serving(NAMESRV.name, self._health)
         topics = tuple(request.repeated["topic"])
         return self._watches.routes.watch(topics, _event_id_before(request), request.client)
 
     @get("/v1/cluster/watch", content_type=EVENT_STREAM_TYPE, parameters=(_AFTER,), refusals=(400, 503), streams=True)
     def watch_cluster(self, request: ViewRequest) -> WatchStream:
-        """Server-sent events: brokers that register or leave, and new masters; /v1/brokers has what there is."""
+        """Server-sent events: registrations, departures and new masters; /v1/brokers lists the present brokers."""
         check_serving(NAMESRV.name, self._health)
         return self._watches.cluster.watch(_event_id_before(request), request.client)
 
     @get("/v1/topics/{topic}/route-fetches", parts=(_TOPIC,), paged=True, refusals=(400, 404))
     def route_fetches(self, request: ViewRequest) -> shapes.RouteFetchListing:
-        """Who fetched the route of a topic since it is watched (request 20105), and whether it was the present one."""
+        """Clients that fetched the route of a watched topic (20105), and whether it was the present route."""
         topic, now_ms = request.path["topic"], self._clock.now_ms()
         watched = self._state.route_fetches.get(topic)
         if watched is None or watched.ends_ms < now_ms:
             raise NotFound(
-                f"Nobody watches the route fetches of {topic}; request 20105 (WATCH_ROUTE_FETCHES) begins it."
+                f"The route fetches of {topic} are not watched; start with request 20105 (WATCH_ROUTE_FETCHES)."
             )
         keys = sorted((fetch.client_address, "", number) for number, fetch in watched.fetches.items())
         page = requested_page(keys, request, tuple[str, str, int])
@@ -230,7 +230,7 @@ class NameServerViews:
 
     @get("/v1/role-addresses", refusals=(400,))
     def role_addresses(self) -> shapes.RoleAddressListing:
-        """Rules of role addresses in force (roleAddressFile), their digest, and what is wrong with the newest file."""
+        """Role address rules in force (roleAddressFile), their digest, and the problem of the newest file, if any."""
         found = self._state.role_addresses
         return shapes.RoleAddressListing(
             digest=found.rules.digest if found.source else None,
@@ -303,7 +303,7 @@ class LookupViews:
 
     @get("/rocketmq/nsaddr", content_type=TEXT_TYPE, parameters=None, refusals=(400, 503), is_lookup=True)
     def nsaddr(self, request: ViewRequest) -> str:
-        """NameServers for clients that look them up: namesrvAddrList, else this server by the requested host.
+        """NameServers for clients that look them up: namesrvAddrList, or this server under the requested host.
 
         Refused while draining, and never with an empty list: a Java client (DefaultTopAddressing) keeps the addresses
         it has after an error as well as after a blank answer, but a load balancer turns to another member only after

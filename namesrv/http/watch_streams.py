@@ -89,7 +89,7 @@ class WatchStreams(ABC):
             self.counts.refused += 1
             places_max = self._places.places_max
             self._event_log.write(WATCHER_REFUSED, watch=self.kind, peer=client, watchers_max=places_max)
-            raise Unavailable(f"There are {places_max} watchers, as many as routeWatchersMax allows.", FULL_RETRY_S)
+            raise Unavailable(f"There are {places_max} watchers, the limit of routeWatchersMax.", FULL_RETRY_S)
         for key in keys:
             self.log.watch(key, cursor)
         self._place(cursor, number, after)
@@ -218,7 +218,7 @@ def _number_of(event_id: str) -> int:
     is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX
     if not (is_number and 0 < len(boot_id) <= _BOOT_ID_CHARS_MAX and boot_id.isascii() and boot_id.isalnum()):
         raise HttpRefused(
-            "Last-Event-ID, or after, must be the id of an event as this server sends it; leave it out to begin with "
+            "Last-Event-ID, or after, must be the id of an event of this server; leave it out to begin with "
             "the present routes."
         )
     return int(number)

@@ -42,7 +42,7 @@ _FLAG: Final = Flag()
 _AT_LEAST_0: Final = Whole(0, INT_MAX)
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
-_LISTS: Final = Closed("it decides whether tools see topics, and whether anybody may ask for the longest answers")
+_LISTS: Final = Closed("it decides whether tools see topics, and whether anyone may request the longest answers")
 _ORDER: Final = Closed("it decides which queues clients and brokers use for order topics")
 _START: Final = Closed("it refuses all route queries after a start, or answers them before brokers are back")
 _NO_CLUSTER_TEST: Final = AlwaysFalse(
@@ -71,13 +71,13 @@ class NameServerConfig(ServerConfig):
     #: Always false, so it has no reader.
     cluster_test: bool = unused(False, "clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.")
     order_message_enable: bool = option(
-        False, "orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.", _ORDER, at_once=True
+        False, "orderMessageEnable", _FLAG, "Routes include the order configuration of the topic.", _ORDER, at_once=True
     )
     return_order_topic_config_to_broker: bool = option(
         True,
         "returnOrderTopicConfigToBroker",
         _FLAG,
-        "Brokers get all order configurations when they register.",
+        "Send all order configurations to brokers when they register.",
         _ORDER,
         at_once=True,
     )
@@ -89,44 +89,44 @@ class NameServerConfig(ServerConfig):
     default_thread_pool_nums: int = unused(16, "defaultThreadPoolNums", _ANY_NUMBER, "Threads for all other requests.")
     #: Requests waiting for threads of the Java server.
     client_request_thread_pool_queue_capacity: int = unused(
-        50000, "clientRequestThreadPoolQueueCapacity", _ANY_NUMBER, "Route queries that may wait."
+        50000, "clientRequestThreadPoolQueueCapacity", _ANY_NUMBER, "Limit of waiting route queries."
     )
     #: Requests waiting for threads of the Java server.
     default_thread_pool_queue_capacity: int = option(
         10000,
         "defaultThreadPoolQueueCapacity",
         _AT_LEAST_1,
-        "Requests other than route queries that may wait; beyond it they are answered SYSTEM_BUSY.",
+        "Limit of waiting requests other than route queries; beyond that, they are answered SYSTEM_BUSY.",
         KEEPS_OUT,
     )
     scan_not_active_broker_interval_ms: int = option(
         10_000,
         "scanNotActiveBrokerInterval",
         _AT_LEAST_1,
-        "Time between two looks for silent brokers, in milliseconds.",
-        Within(Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes the processor"),
+        "Interval between scans for silent brokers, in milliseconds.",
+        Within(Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes CPU time"),
         at_once=True,
     )
     #: Unregistrations waiting for a thread of the Java server; here each is done at once.
     un_register_broker_queue_capacity: int = unused(
-        3000, "unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Unregistrations that may wait."
+        3000, "unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Limit of waiting unregistrations."
     )
     support_acting_master: bool = option(
         False,
         "supportActingMaster",
         _FLAG,
-        "The slave with the lowest broker id stands in for a master.",
-        Within(OneOf(("true",)), "without it nobody stands in for a master"),
+        "The slave with the lowest broker id acts for an absent master.",
+        Within(OneOf(("true",)), "without it no slave acts for an absent master"),
         at_once=True,
     )
     enable_all_topic_list: bool = option(
-        True, "enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).", _LISTS, at_once=True
+        True, "enableAllTopicList", _FLAG, "Answer the list of all topics (request 206).", _LISTS, at_once=True
     )
     enable_topic_list: bool = option(
         True,
         "enableTopicList",
         _FLAG,
-        "Topic lists by cluster and by unit are answered (requests 224, 311 to 313).",
+        "Answer topic lists by cluster and by unit (requests 224, 311 to 313).",
         _LISTS,
         at_once=True,
     )
@@ -134,7 +134,7 @@ class NameServerConfig(ServerConfig):
         False,
         "notifyMinBrokerIdChanged",
         _FLAG,
-        "Brokers are notified when the lowest broker id of their set changes.",
+        "Notify brokers when the lowest broker id of their set changes.",
         Closed("it decides which notifications brokers get, and slaves act on them"),
         at_once=True,
     )
@@ -142,14 +142,14 @@ class NameServerConfig(ServerConfig):
         False,
         "enableControllerInNamesrv",
         _FLAG,
-        "A controller runs in the same process, with its properties in the same file.",
+        "Run a controller in the same process, with its properties in the same file.",
         Fixed("it starts another server"),
     )
     need_wait_for_service: bool = option(
         False,
         "needWaitForService",
         _FLAG,
-        "Route queries are refused for waitSecondsForService after the start.",
+        "Refuse route queries for waitSecondsForService after the start.",
         _START,
         at_once=True,
     )
@@ -157,7 +157,7 @@ class NameServerConfig(ServerConfig):
         45,
         "waitSecondsForService",
         _AT_LEAST_0,
-        "How long brokers have to register after the start, in seconds.",
+        "Seconds that brokers have to register after the start.",
         _START,
         at_once=True,
     )
@@ -165,7 +165,7 @@ class NameServerConfig(ServerConfig):
         False,
         "deleteTopicWithBrokerRegistration",
         _FLAG,
-        "A full registration removes topics the broker no longer has.",
+        "A full registration removes topics that the broker no longer has.",
         Closed("it takes topics out of routes where brokers register them in parts"),
         at_once=True,
     )
@@ -176,7 +176,7 @@ class NameServerConfig(ServerConfig):
         100_000,
         "brokersMax",
         _AT_LEAST_1,
-        "Brokers that are kept; beyond it new ones are answered 1, but each connection may have 8 all the same.",
+        "Limit of brokers; beyond that, new ones are refused (code 1), except for the first 8 of a connection.",
         KEEPS_OUT,
         at_once=True,
     )
@@ -184,8 +184,8 @@ class NameServerConfig(ServerConfig):
         1024,
         "brokersPerConnectionMax",
         _AT_LEAST_1,
-        "Brokers that may register over one connection, as those of a BrokerContainer do; new ones beyond it are "
-        "answered 1.",
+        "Limit of brokers registered over one connection, as by a BrokerContainer; beyond that, new ones are "
+        "refused (code 1).",
         KEEPS_OUT,
         at_once=True,
     )
@@ -193,16 +193,16 @@ class NameServerConfig(ServerConfig):
         0,
         "topicBytesMax",
         Whole(0, 1 << 50),
-        "Bytes of memory that the topics of all sets may take: of a host half of it, of a connection an eighth. "
-        "Registrations beyond it are answered 1; 0 for a quarter of the memory, at least 256 MiB.",
+        "Memory for the topics of all sets, in bytes; one host may use half of it, one connection an eighth. Beyond "
+        "that, registrations are refused (code 1); 0: a quarter of the memory, at least 256 MiB.",
         KEEPS_OUT,
     )
     topic_sets_per_host_max: int = option(
         512,
         "topicSetsPerHostMax",
         _AT_LEAST_1,
-        "Broker sets that one host may have in a topic; later ones are registered without it. For each of them the "
-        "host may add 1 KiB to a route.",
+        "Limit of broker sets that one host may have in a topic; further ones register without it. Each may add 1 "
+        "KiB to a route.",
         KEEPS_OUT,
         at_once=True,
     )
@@ -214,13 +214,13 @@ class NameServerConfig(ServerConfig):
         LISTENS,
     )
     controller_http_port: int = option(
-        9881, "controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: port of its HTTP side.", LISTENS
+        9881, "controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: its HTTP port.", LISTENS
     )
     namesrv_addr_list: str = option(
         "",
         "namesrvAddrList",
         AddressList(),
-        "NameServers that /rocketmq/nsaddr returns to clients, with a ';' between; blank for this server alone.",
+        "NameServers that /rocketmq/nsaddr returns to clients, separated by ';'; blank: this server.",
         Fixed("it sends clients to other servers"),
         at_once=True,
     )
@@ -229,47 +229,47 @@ class NameServerConfig(ServerConfig):
         "",
         "roleAddressFile",
         FilePath(),
-        "TOML file with role addresses, which clients get in routes instead of the brokers' own; read again when "
-        "it changes; blank for none.",
+        "TOML file with role addresses, which replace brokers' addresses in routes for clients; read again when it "
+        "changes; blank: off.",
         NAMES_A_FILE,
     )
     member_port: int = option(
         0,
         "memberPort",
         Whole(0, 65535),
-        "Second port for RocketMQ peers, where routes always have the brokers' own addresses; 0 for none.",
+        "Second port for RocketMQ peers, where routes always have the brokers' own addresses; 0: off.",
         LISTENS,
     )
     lookup_port: int = option(
         0,
         "lookupPort",
         Whole(0, 65535),
-        "Another HTTP port, for /rocketmq/nsaddr alone, at httpBindAddress; 0 for none, and none if httpPort is 0.",
+        "Second HTTP port at httpBindAddress, for /rocketmq/nsaddr only; 0: off; needs httpPort.",
         LISTENS,
     )
     route_watchers_max: int = option(
         1024,
         "routeWatchersMax",
         Whole(0, 65535),
-        "Clients that may watch routes or brokers at a time (/v1/routes/watch, /v1/cluster/watch), a connection "
-        "each; beyond it they are answered 503; 0 for none.",
+        "Limit of clients that watch routes or brokers (/v1/routes/watch, /v1/cluster/watch), one connection each; "
+        "beyond that, they are answered 503; 0: off.",
         KEEPS_OUT,
     )
     route_watch_topics_max: int = option(
-        100, "routeWatchTopicsMax", Whole(1, 10_000), "Topics that one client may watch over a connection.", KEEPS_OUT
+        100, "routeWatchTopicsMax", Whole(1, 10_000), "Limit of topics per watching connection.", KEEPS_OUT
     )
     route_watch_changes_max: int = option(
         10_000,
         "routeWatchChangesMax",
         _AT_LEAST_1,
-        "Latest changes of watched routes, and of brokers, that are kept for clients that were cut off.",
+        "Number of recent changes of watched routes, and of brokers, kept for clients that reconnect.",
         KEEPS_OUT,
     )
     route_watch_bytes_max: int = option(
         16 * 1024 * 1024,
         "routeWatchBytesMax",
         _AT_LEAST_1,
-        "Bytes of these changes, of routes and of brokers each; the oldest go first.",
+        "Memory for these changes, in bytes, for routes and for brokers each; the oldest go first.",
         KEEPS_OUT,
     )
 

@@ -131,7 +131,7 @@ class LogFile:
         self._check_open()
         if self._waiting_changes and self._waiting_changes + len(changes) > WAITING_CHANGES_MAX:
             raise StoreBusy(
-                f"{self.path}: {self._waiting_changes} changes wait for the disk, as many as may: try again"
+                f"{self.path}: {self._waiting_changes} changes wait for the disk, which is the limit: try again"
             )
         result: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         table.stage(changes)
@@ -353,7 +353,7 @@ class LogFile:
             case sqlite3.SQLITE_FULL:
                 return FileProblem(self.path, "the disk is full: make room; what was acknowledged is kept")
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return FileProblem(self.path, "another process has it: give each offset manager a folder of its own")
+                return FileProblem(self.path, "another process uses it: give each offset manager its own folder")
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
                 return self._damaged(str(error))
         return FileProblem(self.path, f"it cannot be used: {error}; check the folder, its owner and its disk")

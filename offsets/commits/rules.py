@@ -39,7 +39,7 @@ class NotNow(OffsetsRefused):
 
 
 class Status(enum.StrEnum):
-    """What became of one entry."""
+    """Outcome for one entry."""
 
     #: Stored, or stored already.
     OK = "ok"
@@ -148,7 +148,7 @@ class _Request:
         if self._room > 0:
             self._room -= 1
             return None
-        full = f"{self._table.offsets_max} offsets are stored, as many as allowed: delete those of unused groups"
+        full = f"{self._table.offsets_max} offsets are stored, which is the limit: delete those of unused groups"
         return Result(Status.REFUSED, None, full)
 
     def decision(self, results: Sequence[Result]) -> Decision:

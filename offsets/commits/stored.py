@@ -52,7 +52,7 @@ class Source(enum.StrEnum):
 
 
 class StoredOffset(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The next offset to consume, and where it comes from; or that it was deleted."""
+    """The next offset to consume and its source, or its deletion."""
 
     #: 0 to OFFSET_MAX, or DELETED.
     offset: int

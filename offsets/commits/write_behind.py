@@ -150,7 +150,7 @@ class WriteBehind:
 
     def _check_lead(self, lead: int) -> None:
         if self._rows.lead.number != lead:
-            raise Deposed("this offset manager led no more while it loaded the offsets")
+            raise Deposed("this offset manager lost the lead while it loaded the offsets")
 
     async def _newest_records(self) -> dict[tuple[RowName, int], StoredOffset]:
         newest: dict[tuple[RowName, int], StoredOffset] = {}

@@ -79,7 +79,7 @@ class ReadBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class ResetBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Offsets that take the place of those that are stored, lower ones too."""
+    """Offsets that replace the stored ones, even higher ones."""
 
     entries: Annotated[list[OffsetItem], msgspec.Meta(min_length=1, max_length=ENTRIES_MAX)]
     #: Only answer what would become of each entry.
@@ -87,7 +87,7 @@ class ResetBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class DeleteBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Offsets that are to be deleted: of a group, of a topic, or of a group in a topic."""
+    """Offsets to delete: of a group, of a topic, or of a group in a topic."""
 
     group: str | None = None
     topic: str | None = None
@@ -97,7 +97,7 @@ class DeleteBody(_OfWriter, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class CommitAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of the entries, in their order."""
+    """Outcomes for the entries, in their order."""
 
     #: local: synced on the disk of this manager; remote: etcd has it.
     durability: Literal["local", "remote"]
@@ -150,7 +150,7 @@ class OffsetListing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueueChange(msgspec.Struct, frozen=True, rename="camel"):
-    """What became, or would become, of one queue."""
+    """Actual or, with dryRun, expected outcome for one queue."""
 
     group: str
     topic: str
@@ -164,7 +164,7 @@ class QueueChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ChangeAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """What became, or would become, of the queues."""
+    """Actual or, with dryRun, expected outcome for the queues."""
 
     dry_run: bool
     #: How many queues have each status.
@@ -174,8 +174,8 @@ class ChangeAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _SCOPE: Final = (
-    Parameter("cluster", "Cluster; DefaultCluster if it is not given."),
-    Parameter("namespace", "Namespace; blank if it is not given."),
+    Parameter("cluster", "Name of the cluster; DefaultCluster by default."),
+    Parameter("namespace", "Namespace; none by default."),
     Parameter("group", "Only this group."),
     Parameter("topic", "Only this topic."),
     Parameter("brokerName", "Only this broker set."),
@@ -195,7 +195,7 @@ class CommitViews:
         concurrent_max=CLIENTS_MAX,
     )
     async def commit(self, body: CommitBody) -> CommitAnswer:
-        """Store what a client has consumed."""
+        """Store the offsets that a client has consumed."""
         with refusals(body.writer):
             entries = list(_entries(body.cluster, body.namespace, body.entries))
             results, durability = await self._service.commit(entries, body.writer)
@@ -209,18 +209,18 @@ class CommitViews:
         concurrent_max=CLIENTS_MAX,
     )
     def read(self, body: ReadBody) -> ReadAnswer:
-        """Return the offsets of queues: ok, not_found, or unavailable."""
+        """Read the offsets of queues: ok, not_found or unavailable."""
         entries = ((RowName(body.cluster, body.namespace, *_names(key)), key.queue_id) for key in body.keys)
         return ReadAnswer([_read_result(answer) for answer in self._service.read(list(entries))])
 
     @get("/v1/offsets", refusals=(400, 503), parameters=_SCOPE, paged=True)
     def offsets(self, request: ViewRequest) -> OffsetListing:
-        """Return stored offsets of groups, page by page."""
+        """Stored offsets of groups, page by page."""
         generation, start = self._service.table.generation, 0
         if request.page.cursor is not None:
             run, *place = request.page.cursor.split(".")
             if [run, str(generation)] != [self._run, *place[:1]] or not _is_place(place[-1]):
-                raise HttpRefused("cursor must be the nextCursor of the page before, of the same run: begin anew.")
+                raise HttpRefused("cursor must be the nextCursor of the previous page of the same run: start again.")
             start = int(place[-1])
         with refusals():
             page = self._service.page(_scope(request.query), start, request.page.limit)
@@ -232,7 +232,7 @@ class CommitViews:
 
     @post("/v1/offsets/reset", refusals=(422, 503), body_bytes_max=BODY_BYTES_MAX, concurrent_max=OPERATORS_MAX)
     async def reset(self, body: ResetBody) -> ChangeAnswer:
-        """Set offsets, lower ones too, in a new reset epoch; with dryRun only show old and new."""
+        """Set offsets, also to lower values, in a new reset epoch; with dryRun only show old and new."""
         entries = list(_entries(body.cluster, body.namespace, body.entries))
         with refusals(body.writer):
             done = await self._service.reset(entries, body.writer, dry_run=body.dry_run)
@@ -243,7 +243,7 @@ class CommitViews:
 
     @post("/v1/offsets/delete", refusals=(422, 503), concurrent_max=OPERATORS_MAX)
     async def delete(self, body: DeleteBody) -> ChangeAnswer:
-        """Delete the offsets of a group or a topic; with dryRun only show which ones that would be."""
+        """Delete the offsets of a group or topic; with dryRun only show them."""
         scope = Scope(body.cluster, body.namespace, body.group, body.topic, body.broker_name)
         with refusals(body.writer):
             done = await self._service.delete(scope, body.writer, dry_run=body.dry_run)
@@ -265,7 +265,7 @@ def refusals(writer: str | None = None) -> Iterator[None]:
     except StoreBusy as error:
         raise TooManyRequests(_sentence(error)) from error
     except OutcomeUnknown as error:
-        text = f"It is not known whether all of this will be stored: {error}."
+        text = f"It is unknown whether all of this will be stored: {error}."
         raise Unavailable503(text, retry_after_s=1) from error
     except StoreError as error:
         raise Unavailable503(_sentence(error), retry_after_s=1) from error

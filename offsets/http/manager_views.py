@@ -25,7 +25,7 @@ class ManagerViews:
 
     @get("/v1/manager", refusals=(400,))
     def manager(self) -> ManagerView:
-        """Whether this offset manager leads, who tells it the masters, and what the store does not have yet."""
+        """This offset manager: its role, its source of masters, and what the store lacks."""
         lead, following, store = self._lead, self._following, self._commits.store
         return ManagerView(
             id=lead.me.id,

@@ -44,14 +44,14 @@ class OrderViews:
 
     @get("/v1/locks/orderly-groups", paged=True, refusals=(400, 503))
     def orderly_groups(self, request: ViewRequest) -> OrderlyGroupListing:
-        """List the groups that are declared orderly."""
+        """Groups that are declared orderly."""
         page = requested_page([f"{cluster}\0{group}" for cluster, group in sorted(self._declared())], request, str)
         groups = [OrderlyGroupView(*key.split("\0")) for key in page.keys]
         return OrderlyGroupListing(page.total, groups, page.next_cursor)
 
     @get("/v1/locks/holders", parameters=_GROUP, paged=True, refusals=(400, 409, 503))
     def holders(self, request: ViewRequest) -> HolderListing:
-        """Who holds the queues of a declared group at brokers, by the last answers of its clients."""
+        """Clients of a declared group and the queues that they hold at brokers, by their last answers."""
         if not (name := request.query.get("group")):
             raise HttpRefused("group must be given: holders are listed by group.")
         declared, holders = self._followed(), self._order.polling.holders
@@ -72,7 +72,7 @@ class OrderViews:
 
     @get("/v1/locks/overlaps", paged=True, refusals=(400, 409, 503))
     def overlaps(self, request: ViewRequest) -> OverlapListing:
-        """Queues that two clients hold at brokers at the same time; of declared groups."""
+        """Queues of declared groups that two clients hold at brokers at the same time."""
         self._followed()
         found = {_key(overlap): (overlap, since) for overlap, since in self._order.polling.overlaps.open_now().items()}
         page = requested_page(sorted(found), request, str)
@@ -80,12 +80,12 @@ class OrderViews:
 
     @post("/v1/locks/declare-orderly", refusals=(409, 503))
     async def declare_orderly(self, body: GroupBody) -> OrderlyAnswer:
-        """Declare a group orderly: its holders are followed, and its locks replayed. All its consumers are orderly."""
+        """Declare a group orderly: watch its lock holders and replay its locks. All its consumers must be orderly."""
         return await self._changed(body, orderly=True)
 
     @post("/v1/locks/undeclare", refusals=(409, 503))
     async def undeclare(self, body: GroupBody) -> OrderlyAnswer:
-        """Take a group back: its holders are followed no more."""
+        """Withdraw the declaration of a group."""
         return await self._changed(body, orderly=False)
 
     async def _changed(self, body: GroupBody, *, orderly: bool) -> OrderlyAnswer:

@@ -42,18 +42,16 @@ class ReadingViews:
     @get(
         "/v1/offsets/jumps",
         parameters=(
-            Parameter("group", "Of this group only."),
-            Parameter("topic", "In this topic only."),
-            Parameter("broker", "On this broker set only."),
-            Parameter(
-                "cause", "For this cause only.", {"type": "string", "enum": [cause.value for cause in JumpCause]}
-            ),
+            Parameter("group", "Only this group."),
+            Parameter("topic", "Only this topic."),
+            Parameter("broker", "Only this broker set."),
+            Parameter("cause", "Only this cause.", {"type": "string", "enum": [cause.value for cause in JumpCause]}),
             LIMIT,
         ),
         refusals=(400,),
     )
     def jumps(self, request: ViewRequest) -> JumpListing:
-        """Offsets that went back, or forward to where nothing can have been read, by group; the newest first."""
+        """Offsets that went back, or further forward than can have been read, by group; the newest first."""
         query = request.query
         if query.get("cause") not in (None, *JumpCause):
             raise HttpRefused(f"cause must be one of {', '.join(JumpCause)}.")

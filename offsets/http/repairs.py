@@ -36,14 +36,14 @@ class RepairViews:
 
     @get("/v1/offsets/repairs", refusals=(503,))
     def repairs(self) -> RepairListing:
-        """Repairs after masters changed, with what they wrote or would write: the newest first."""
+        """Repairs after changes of masters, with what they wrote or would write; the newest first."""
         self._lead.check()
         runs = [_run_view(run) for run in self._repairer.runs()]
         return RepairListing(self._mode, self._repairer.running, runs)
 
     @get("/v1/offsets/repairs/{run}", parts=(_RUN,), paged=True, refusals=(404, 503))
     def repair(self, request: ViewRequest) -> RepairQueues:
-        """Queues of one run, by group, topic and queue; those that were right already are left out."""
+        """Queues of one run, by group, topic and queue, without those that were right already."""
         self._lead.check()
         run = self._run(request)
         queues = {(queue.group, queue.topic, queue.queue_id): queue for queue in run.queues}
@@ -52,7 +52,7 @@ class RepairViews:
 
     @post("/v1/offsets/repairs/{run}/apply", parts=(_RUN,), refusals=(404, 409, 503), concurrent_max=_APPLIED_MAX)
     async def apply(self, request: ViewRequest, body: ApplyBody) -> RepairQueues:
-        """Write what a run would change, decided anew by the same readings and rules; with dryRun only show it."""
+        """Decide again and write what a run would change; with dryRun only show it."""
         self._lead.check()
         run = self._run(request)
         followed = self._following.sets.get(run.broker_name)
@@ -71,7 +71,7 @@ class RepairViews:
         number = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else 0
         if (run := self._repairer.run(number)) is None:
             raise NotFound(
-                f"There is no run {text[:_DIGITS_MAX]} of a repair here: /v1/offsets/repairs lists the last."
+                f"There is no repair run {text[:_DIGITS_MAX]} here: /v1/offsets/repairs lists the last ones."
             )
         return run
 

@@ -89,7 +89,7 @@ class RestoreViews:
 
     @post("/v1/offsets/restore", refusals=(404, 409, 503), concurrent_max=_RESTORES_MAX)
     async def restore(self, body: RestoreBody) -> RestoreAnswer:
-        """Write offsets that a reading has of a moment at brokers again; with dryRun only show old and new."""
+        """Restore offsets at brokers to a former moment; with dryRun only show old and new."""
         options = Options(body.allow_back, body.allow_unproved, body.over_resets, body.pulls)
         change = Change(OperationKind.RESTORE, body.writer, options, body.dry_run)
         scope = Scope(body.cluster, body.group, body.topic, body.broker_name)
@@ -99,7 +99,7 @@ class RestoreViews:
 
     @post("/v1/offsets/undo", refusals=(404, 409, 503), concurrent_max=_RESTORES_MAX)
     async def undo(self, body: UndoBody) -> RestoreAnswer:
-        """Bring back what brokers showed before a restore, an import or an undo; with dryRun only show old and new."""
+        """Restore the offsets from before a restore, import or undo; with dryRun only show old and new."""
         options = Options(allow_unproved=body.allow_unproved, pulls=body.pulls)
         change = Change(OperationKind.UNDO, body.writer, options, body.dry_run, body.operation_id)
         with self._refusals(body):
@@ -108,7 +108,7 @@ class RestoreViews:
 
     @get("/v1/offsets/operations", refusals=(503,))
     async def operations(self) -> KeptOperationListing:
-        """Operations of this manager at brokers that can be undone: the last ones, the newest first."""
+        """The last restores, imports and undoes at brokers, which can be undone; the newest first."""
         self._lead.check()
         return KeptOperationListing(
             [
@@ -137,7 +137,7 @@ class RestoreViews:
         concurrent_max=_LAGS_MAX,
     )
     async def lag(self, request: ViewRequest) -> LagListing:
-        """How far a group is behind in each queue, read from brokers now; unknown is never 0."""
+        """The lag of a group in each queue, read from brokers now; unknown is never 0."""
         query = request.query
         if not (group := query.get("group", "")):
             raise HttpRefused("group must be given.")
@@ -164,7 +164,7 @@ class RestoreViews:
         concurrent_max=_GROUP_LISTS_MAX,
     )
     async def groups(self, request: ViewRequest) -> TopicGroupListing:
-        """Names of groups that have offsets in a topic, from the newest reading of each broker set."""
+        """Groups that have offsets in a topic, from the newest reading of each broker set."""
         if not (topic := request.query.get("topic", "")):
             raise HttpRefused("topic must be given.")
         sets: Counter[tuple[str, str, int]] = Counter()
@@ -185,7 +185,7 @@ class RestoreViews:
 
     @post("/v1/offsets/import", refusals=(409, 503), body_bytes_max=IMPORT_BYTES_MAX, concurrent_max=_FILES_MAX)
     async def import_file(self, body: ImportBody) -> RestoreAnswer:
-        """Store the offsets of a file of a broker or client, here or at brokers; with dryRun only show them."""
+        """Import offsets from a file of a broker or client, here or to brokers; with dryRun only show them."""
         with self._refusals(body):
             # A large one takes a second, which others do not wait for.
             offsets, problems = await asyncio.to_thread(_read_file, body)
@@ -199,11 +199,11 @@ class RestoreViews:
 
     @post("/v1/offsets/export", refusals=(409, 503), concurrent_max=_FILES_MAX)
     async def export_file(self, body: ExportBody) -> ExportAnswer:
-        """Offsets of this manager, or of a reading, as a file of a broker or client."""
+        """Export offsets of this manager or of a reading as a file of a broker or client."""
         if body.dialect == "client" and body.group is None:
-            raise UnprocessableBody("A file of dialect client has the offsets of one group: give it.")
+            raise UnprocessableBody("A file of dialect client has the offsets of one group: give group.")
         if (body.dialect != "client" or body.source == "readings") and body.broker_name is None:
-            raise UnprocessableBody("This is about one broker set: give brokerName.")
+            raise UnprocessableBody("This needs one broker set: give brokerName.")
         with self._refusals():
             offsets, unavailable = await self._exported(body)
         if len(offsets) > EXPORTED_MAX:
@@ -297,9 +297,9 @@ def _read_file(body: ImportBody) -> tuple[_OfSets, list[str]]:
     """Return what the file of a body has, and why entries are not used; raises UnprocessableBody."""
     is_client = body.dialect == "client"
     if is_client and (not body.group or body.broker_name):
-        raise UnprocessableBody("Of dialect client give the group, and no brokerName: the file names brokers.")
+        raise UnprocessableBody("For dialect client give group and no brokerName: the file names brokers.")
     if not is_client and not body.broker_name:
-        raise UnprocessableBody("Of dialect broker give brokerName: the file does not name it.")
+        raise UnprocessableBody("For dialect broker give brokerName: the file does not name it.")
     if is_client:
         of_client, problems = offset_files.read_client_file(body.file)
         found: dict[SetName, dict[QueueKey, int]] = {}

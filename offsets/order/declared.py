@@ -89,7 +89,7 @@ class Declared:
             if changed != known:
                 value = msgspec.json.encode(sorted(changed))
                 if orderly and len(changed) > GROUPS_MAX:
-                    raise GroupRefused(f"{len(known)} groups are declared, as many as fit: undeclare unused ones")
+                    raise GroupRefused(f"{len(known)} groups are declared, which is the limit: undeclare unused ones")
                 await self._store.write(value, revision)
                 cluster, name = group
                 self._emit(OrderlyChanged(writer=writer, cluster=cluster, group=name, orderly=orderly))

@@ -302,7 +302,7 @@ class RepairPass:
 
         try:
             if not await self._at.commit(queue.key, decision.offset, before_send):
-                why = "somebody has reset it, which waits for the group's next pull"
+                why = "a reset waits for the group's next pull"
                 self.queues[queue.key] = replace(queue, outcome=Outcome.RIGHT, why=why)
                 return
             if decision.sends_members:

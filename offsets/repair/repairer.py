@@ -291,9 +291,9 @@ class Repairer:
 
         def check() -> None:
             if not self._is_leading():
-                raise NotSent(master.address, "this manager does not lead any more")
+                raise NotSent(master.address, "this manager no longer leads")
             if not self._is_master(followed):
-                raise NotSent(master.address, "it is not known to be the master any more")
+                raise NotSent(master.address, "it is no longer known to be the master")
 
         at = AtBroker(self._admin, master.set_name, master.address)
         return RepairPass(at, master.master_epoch, known, changed_ms, Allowed(writes, check, behind), self._clock)
@@ -328,7 +328,7 @@ class Repairer:
         except DurableFileError as error:
             raise NotApplicable(f"Run {number} cannot be read: {error}.") from error
         if kept is None:
-            raise NotApplicable(f"There is no run {number} here any more: `rmq offsets repairs` lists the last ones.")
+            raise NotApplicable(f"There is no run {number} here now: `rmq offsets repairs` lists the last ones.")
         return kept
 
 

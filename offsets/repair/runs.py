@@ -24,7 +24,7 @@ QUEUES_MAX: Final = 100_000
 
 
 class RepairedQueue(msgspec.Struct, frozen=True, array_like=True):
-    """What became of the offset of a group in a queue."""
+    """Outcome for one queue of a group."""
 
     group: str
     topic: str

@@ -188,9 +188,7 @@ class Restorer:
             if self._clock.now_ms() > self._until_ms:
                 raise NotSent(master.address, "it was decided too long ago")
             if not (self._is_leading() and self._following.is_master(master)):
-                raise NotSent(
-                    master.address, "it is not known to be the master, or this manager does not lead any more"
-                )
+                raise NotSent(master.address, "it is not known to be the master, or this manager no longer leads")
 
         return _SetRun(AtBroker(self._admin, name, master.address), master, change.options, check)
 
@@ -470,12 +468,12 @@ class _SetRun:
     async def _write(self, before: ShownOffsets, sent: list[RestoredQueue], queue: RestoredQueue) -> None:
         assert queue.new is not None, "it is to be written"
         if before.offset(queue.key) != queue.old:
-            self._became(queue, Status.FAILED, "its group has moved meanwhile: look at it again")
+            self._became(queue, Status.FAILED, "its group has moved meanwhile: check it again")
             return
         try:
             stored = await self.at.commit(queue.key, queue.new, self._check)
             if not stored and not (self._options.over_resets and queue.sends_members):
-                why = "a reset that somebody has requested waits for the group's next pull (overResets)"
+                why = "a requested reset waits for the group's next pull (overResets)"
                 self._became(queue, Status.FAILED, why)
                 return
             if queue.sends_members:
@@ -491,8 +489,7 @@ class _SetRun:
 
 def _too_many() -> RestoreRefused:
     return RestoreRefused(
-        f"This covers more than {RESTORED_MAX} queues of groups: name a group, a topic or a broker, and go on with the "
-        "next."
+        f"This covers more than {RESTORED_MAX} queues of groups: name a group, a topic or a broker, then the next."
     )
 
 

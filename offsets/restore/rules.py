@@ -55,7 +55,7 @@ class QueueNow(NamedTuple):
 
 
 class RestoredQueue(msgspec.Struct, frozen=True, array_like=True):
-    """What became, or would become, of one queue of a group."""
+    """Actual or, with dryRun, expected outcome for one queue of a group."""
 
     cluster: str
     broker_name: str
@@ -109,7 +109,7 @@ def plan(wanted: Wanted, now: QueueNow, proved: Proved | None, options: Options)
     if (why := _never(wanted, now)) or wanted.offset is None or now.ends is None:
         return Planned(Status.NOT_PROVED, wanted.offset, why)
     if wanted.expected is not None and now.shown != wanted.expected:
-        return Planned(Status.NOT_PROVED, wanted.offset, "its group has moved since, or somebody has set it (force)")
+        return Planned(Status.NOT_PROVED, wanted.offset, "its group has moved since, or it was set (force)")
     new = max(wanted.offset, now.ends.min_offset)
     if now.shown == new:
         return Planned(Status.RIGHT, new)
@@ -139,24 +139,24 @@ def verified(queue: RestoredQueue, shown: int | None) -> RestoredQueue:
 def _never(wanted: Wanted, now: QueueNow) -> str:
     """Return why an offset is written in no case; blank if it may be."""
     if not is_writable(GroupTopic(wanted.key.group, wanted.key.topic)):
-        return "brokers do not keep such offsets: members of broadcasting groups do, and light queues have no ends"
+        return "brokers do not store such offsets: members of broadcasting groups do, and light queues have no ends"
     if now.members.kind is GroupKind.BROADCAST:
         return "the group broadcasts: its members keep their offsets"
     if wanted.offset is None:
-        return "there was no offset, which no request brings back"
+        return "there was no offset, and no request can restore that"
     if now.ends is None:
         return now.problem or "the broker does not have the queue"
     if wanted.offset > now.ends.max_offset:
         return f"it is beyond the end of the queue, {now.ends.max_offset}"
     if now.members.is_online and not now.resets_on_server:
-        return "members are online and would overwrite it, as this broker sends nobody back: stop them first"
+        return "members are online and would overwrite it, as this broker cannot reset them: stop them first"
     return ""
 
 
 def _not_allowed(wanted: Wanted, now: QueueNow, new: int, options: Options) -> str:
     """Return what the operator has to allow, and with which field; blank if nothing is missing."""
     if wanted.was_reset and not options.over_resets:
-        return "somebody has set or deleted it since, as /v1/offsets/jumps lists (overResets)"
+        return "it was set or deleted since: see /v1/offsets/jumps (overResets)"
     if now.shown is not None and new < now.shown:
         return "" if options.allow_back else f"{now.shown - new} messages would be read again (allowBack)"
     if options.pulls or now.members.kind is GroupKind.PULL:

@@ -23,9 +23,15 @@ _CONFIG_FILE_VARIABLE: Final = "CONFIG_FILE"
 EXIT_BAD_OPTION: Final = 1
 
 _EPILOG: Final = """\
-Every property can be given on the command line ({argument} {port}), in the environment
-({variable}={port}) and in the configuration file ({key}={port}); the first of these that
-has it wins. Give no passwords on the command line: every user of the machine can read it.
+Set a property on the command line ({argument} {port}), in the environment
+({variable}={port}) or in the configuration file ({key}={port}); the first of
+these wins. Every user of the machine can read the command line: give no passwords there.
+"""
+_LEGEND: Final = """
+Marks show what a request (rmq config set, mqadmin) may change:
+  (fixed) nothing; (white list) only with configWhiteList; (request) any value;
+  (request: VALUES) these values, others only with configWhiteList.
+Changes take effect at once, those marked "restart" at the next start.
 """
 
 
@@ -64,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
     example = "listen_port" if "listen_port" in kind.options else "http_port"
     port = kind.options[example]
-    as_of_java = f", as of the Java {kind.name}" if kind.is_changed_by_requests else ""
+    as_of_java = f" in the format of the Java {kind.name}" if kind.is_changed_by_requests else ""
     parser = _Parser(
         prog=kind.program,
         usage=f"{kind.program} [-c FILE] [-p] [--PROPERTY VALUE ...]",
@@ -74,7 +80,8 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
             variable=kind.variable(port),
             key=port.key,
             port=getattr(kind.defaults, example),
-        ),
+        )
+        + (_LEGEND if kind.is_changed_by_requests else ""),
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -99,9 +106,9 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         add(*_NAMESRV_ADDR_ARGUMENTS, metavar="ADDRESS", help="accepted, without effect")
     add("--version", action="version", version=f"%(prog)s {__version__}", help="print the version and exit")
     ours = parser.add_argument_group("properties")
-    idle = parser.add_argument_group(f"properties with an effect in the Java {kind.name} only")
+    idle = parser.add_argument_group(f"properties that have an effect in the Java {kind.name} only")
     for name, option in kind.options.items():
-        changed = f" ({option.changed_by_request})" if kind.is_changed_by_requests else ""
+        changed = f" ({option.mark})" if kind.is_changed_by_requests else ""
         _add(ours if option.has_effect else idle, option, text_of(getattr(kind.defaults, name)), changed)
     return parser
 

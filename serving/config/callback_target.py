@@ -15,7 +15,7 @@ class CallbackTarget(Text, frozen=True):
     placeholder: ClassVar[str] = "PROGRAM ARGUMENTS...|URL"
     allowed: ClassVar[str] = (
         "the absolute path of a program with its arguments, quoted as in a shell (no shell runs it), or a URL "
-        "http(s)://host[:port]/path without user, password and fragment; a token belongs into a file; at most "
+        "http(s)://host[:port]/path without user, password and fragment; a token belongs in a file; at most "
         f"{TEXT_CHARS_MAX} characters"
     )
 

@@ -17,8 +17,8 @@ _SHOWN_CHARS_MAX: Final = 80
 
 #: Registrations need no password: without this list, keys would sign requests to any registered address.
 _FOR_WHOM: Final = (
-    "set as well, because there are keys: the addresses or networks of the brokers that requests are signed for, such "
-    "as 10.0.0.0/16;broker-a.example.org:10911 (or brokers are verified: tls.enable=true, tls.client.authServer=true, "
+    "set as well, because keys are set: addresses or networks of the brokers whose requests are signed, such as "
+    "10.0.0.0/16;broker-a.example.org:10911 (or verify brokers: tls.enable=true, tls.client.authServer=true, "
     "tls.client.trustCertPath and tls.test.mode.enable=false)"
 )
 

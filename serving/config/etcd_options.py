@@ -9,7 +9,7 @@ from serving.config.server_config import ServerConfig
 
 _PATH: Final = FilePath()
 #: Why no request changes an option.
-STORE: Final = Fixed("it decides where state is kept, and by whom")
+STORE: Final = Fixed("it decides where state is stored, and by whom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,15 +17,13 @@ class EtcdConfig(ServerConfig):
     """Options of a server that may keep its state in etcd. Read by store/etcd/client.py."""
 
     etcd_endpoints: str = option(
-        "", "etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", STORE
+        "", "etcdEndpoints", AddressList(), "Members of etcd as host:port, separated by ';'.", STORE
     )
-    etcd_user: str = option("", "etcdUser", Text(), "User of etcd; blank for none.", STORE)
-    etcd_password: str = option("", "etcdPassword", Secret(), "Password of that user.", STORE)
-    etcd_ca_path: str = option(
-        "", "etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", STORE
-    )
+    etcd_user: str = option("", "etcdUser", Text(), "User of etcd; blank: none.", STORE)
+    etcd_password: str = option("", "etcdPassword", Secret(), "Password of the etcd user.", STORE)
+    etcd_ca_path: str = option("", "etcdCaPath", _PATH, "Certificate authorities of etcd, PEM; blank: no TLS.", STORE)
     etcd_cert_path: str = option("", "etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", STORE)
-    etcd_key_path: str = option("", "etcdKeyPath", _PATH, "Private key of that, PEM.", STORE)
+    etcd_key_path: str = option("", "etcdKeyPath", _PATH, "Private key for etcd, PEM.", STORE)
 
 
 def etcd_conflicts(config: EtcdConfig, store: str, store_key: str) -> Iterable[tuple[str, str]]:

@@ -127,7 +127,7 @@ class FilePath(Text, frozen=True):
 
     @property
     def allowed(self) -> str:
-        return f"a path on this machine, no URI, of at most {TEXT_CHARS_MAX} characters"
+        return f"a path on this machine, not a URI, of at most {TEXT_CHARS_MAX} characters"
 
     def value_of(self, text: str) -> str | None:
         return None if "://" in text else super().value_of(text)
@@ -206,7 +206,7 @@ ByRequest = Fixed | Closed | Within | AnyValue
 
 ANY_VALUE: Final = AnyValue()
 NAMES_A_FILE: Final = Fixed("it names a file")
-LISTENS: Final = Fixed("it is where a server listens")
+LISTENS: Final = Fixed("it decides where the server listens")
 KEEPS_OUT: Final = Closed("it can lock out all peers, or exhaust the memory")
 
 
@@ -240,18 +240,18 @@ class Option(msgspec.Struct, frozen=True):
         return _words(self.key, "_").upper()
 
     @property
-    def changed_by_request(self) -> str:
-        """Whether a request may change it, to which values, and from when that has effect."""
-        when = "" if not self.has_effect else " at once" if self.at_once else " for the next start"
+    def mark(self) -> str:
+        """What a request may change, as the legend in `arguments.py` explains it."""
+        restart = ", restart" if self.has_effect and not self.at_once else ""
         match self.by_request:
-            case Fixed(why):
-                return f"no request changes it: {why}"
-            case Closed(why):
-                return f"a request changes it{when} only if configWhiteList names it: {why}"
-            case Within(kind, why):
-                return f"a request changes it{when}, to {kind.allowed} unless configWhiteList names it: {why}"
+            case Fixed():
+                return "fixed"
+            case Closed():
+                return f"white list{restart}"
+            case Within(kind):
+                return f"request: {kind.allowed}{restart}"
             case AnyValue():
-                return f"a request changes it{when}"
+                return f"request{restart}"
 
     def shown(self, value: str) -> str:
         """Return the text of a value as it may be shown to anybody."""

@@ -12,7 +12,7 @@ from serving.config.options import NAMES_A_FILE, FilePath, Fixed, Flag, NamedAdd
 
 _FLAG: Final = Flag()
 _PATH: Final = FilePath()
-_SIGNS: Final = Fixed("it is who this server is for brokers")
+_SIGNS: Final = Fixed("it is the identity of this server at brokers")
 _GUARDS: Final = Fixed("it decides who may connect, and to whom this server connects")
 
 
@@ -26,14 +26,14 @@ class SecurityConfig(ConsoleConfig):
         "permissive",
         "tls.server.mode",
         OneOf(get_args(TlsMode)),
-        "TLS of peers: permissive allows it, enforcing requires it, disabled refuses it.",
+        "TLS for peers: disabled, permissive (allowed) or enforcing (required).",
         _GUARDS,
     )
     tls_test_mode_enable: bool = option(
         True,
         "tls.test.mode.enable",
         _FLAG,
-        "Use a self-signed certificate made at the start, and verify no peer.",
+        "Use a self-signed certificate created at the start, and do not verify peers.",
         _GUARDS,
     )
     tls_server_key_path: str = option("", "tls.server.keyPath", _PATH, "Private key, PEM.", _GUARDS)
@@ -51,7 +51,7 @@ class SecurityConfig(ConsoleConfig):
         "none",
         "tls.server.need.client.auth",
         OneOf(get_args(ClientAuth)),
-        "Whether clients must show a certificate: none, optional or require.",
+        "Client certificates: none, optional or require.",
         _GUARDS,
     )
     #: Its default is true while tls.server.mode is enforcing (sources.py), as with Java since 5.1.4.
@@ -69,7 +69,7 @@ class SecurityConfig(ConsoleConfig):
         "", "tls.client.keyPath", _PATH, "Private key for requests to brokers, PEM.", _GUARDS
     )
     tls_client_key_password: str = option(
-        "", "tls.client.keyPassword", Secret(), "Password of that private key.", _GUARDS
+        "", "tls.client.keyPassword", Secret(), "Password of the private key for requests to brokers.", _GUARDS
     )
     tls_client_cert_path: str = option(
         "", "tls.client.certPath", _PATH, "Certificate chain for requests to brokers, PEM.", _GUARDS
@@ -84,15 +84,15 @@ class SecurityConfig(ConsoleConfig):
         "",
         "httpAdminTokenFile",
         _PATH,
-        "File whose first line, of 16 characters or more, is the token of HTTP requests that change something. "
-        "It is read again when it changes; blank refuses all of these requests.",
+        "File whose first line, at least 16 characters, is the token for changes over HTTP; read again when it "
+        "changes; blank: changes are refused.",
         NAMES_A_FILE,
     )
 
     # Who we are for brokers with ACL; all read by broker_access.py
 
     broker_access_key: str = option(
-        "", "brokerAccessKey", Secret(), "Access key (user) that requests to brokers with ACL are signed with.", _SIGNS
+        "", "brokerAccessKey", Secret(), "Access key (user) that signs requests to brokers with ACL.", _SIGNS
     )
     broker_access_key_path: str = option(
         "", "brokerAccessKeyPath", _PATH, "File with the access key, read at the start.", NAMES_A_FILE
@@ -105,10 +105,10 @@ class SecurityConfig(ConsoleConfig):
         "",
         "brokerAccessAddresses",
         NamedAddressList(),
-        "Brokers whose requests are signed; requests to others are not: IP addresses, networks (10.0.0.0/16) "
-        "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
-        "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
-        Fixed("it is for whom this server signs"),
+        "Brokers whose requests are signed, separated by ';': IP addresses, networks (10.0.0.0/16) or host names as "
+        "brokers register them, with or without :port. Required with the keys, unless tls.enable, "
+        "tls.client.authServer and tls.client.trustCertPath verify all brokers.",
+        Fixed("it decides which brokers get signed requests"),
     )
 
     #: Read by start.py.
@@ -116,7 +116,7 @@ class SecurityConfig(ConsoleConfig):
         "/etc/rocketmq/tls.properties",
         "tls.config.file",
         _PATH,
-        "Further file of tls.* properties; ignored if it does not exist.",
+        "Additional file with tls.* properties; ignored if it does not exist.",
         _GUARDS,
     )
 

@@ -48,10 +48,10 @@ _ANY_NUMBER: Final = Whole()
 
 PERMITS_CHANGES: Final = Fixed("it decides what requests may change")
 _SPEED: Final = Closed("it can slow down every connection, or exhaust the memory")
-_STOP: Final = Closed("it can make a stop last for ever")
+_STOP: Final = Closed("it can make a stop take forever")
 _SHARE_IF_0: Final = (
-    "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
-    "are one process (64 MiB at least, 512 MiB at most)."
+    "0: an eighth of the memory that the process may use, or a sixteenth if NameServer and controller share "
+    "the process (64 to 512 MiB)."
 )
 
 # Options whose default is each server's own.
@@ -59,20 +59,18 @@ _SHARE_IF_0: Final = (
 CONFIG_STORE_PATH: Final = Option(
     "configStorePath",
     FilePath(may_be_blank=False),
-    "File to which changes by request are written; with --config-file, that file.",
+    "File to which requested changes are written; with --config-file, that file.",
     NAMES_A_FILE,
 )
 CONFIG_BLACK_LIST: Final = Option(
-    "configBlackList", Text(), "Properties that no request may change, separated by ';'.", PERMITS_CHANGES
+    "configBlackList", Text(), "Properties that requests may not change, separated by ';'.", PERMITS_CHANGES
 )
-LISTEN_PORT: Final = Option(
-    "listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", LISTENS
-)
-HTTP_PORT: Final = Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", LISTENS)
+LISTEN_PORT: Final = Option("listenPort", _PORT, "Port for RocketMQ peers; 0: any free port.", LISTENS)
+HTTP_PORT: Final = Option("httpPort", _PORT, "Port of the HTTP API and metrics; 0: off.", LISTENS)
 FRAME_BYTES_MAX: Final = Option(
     "frameMaxLength",
     Whole(1024, INT_MAX),
-    "Longest frame that a peer may send, in bytes.",
+    "Longest frame accepted from a peer, in bytes.",
     KEEPS_OUT,
     also=("com.rocketmq.remoting.frameMaxLength",),
 )
@@ -100,14 +98,14 @@ class ServerConfig(SecurityConfig):
         "",
         "configWhiteList",
         Text(),
-        "Properties that requests may change to any value, separated by ';'; requests need no password.",
+        "Properties that requests, which need no password, may set to any value, separated by ';'.",
         PERMITS_CHANGES,
     )
 
     # NettyServerConfig
 
     bind_address: str = option(
-        "0.0.0.0", "bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", LISTENS
+        "0.0.0.0", "bindAddress", Text(may_be_blank=False), "Address to listen on for RocketMQ peers.", LISTENS
     )
     listen_port: int
     #: Threads of the Java server.
@@ -120,28 +118,28 @@ class ServerConfig(SecurityConfig):
     server_selector_threads: int = unused(3, "serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.")
     #: Limits threads of the Java server.
     server_oneway_semaphore_value: int = unused(
-        256, "serverOnewaySemaphoreValue", _ANY_NUMBER, "Most one-way requests to peers in flight."
+        256, "serverOnewaySemaphoreValue", _ANY_NUMBER, "Limit of one-way requests to peers in flight."
     )
     #: Limits threads of the Java server; we send no request that waits for an answer.
     server_async_semaphore_value: int = unused(
-        64, "serverAsyncSemaphoreValue", _ANY_NUMBER, "Most requests to peers in flight."
+        64, "serverAsyncSemaphoreValue", _ANY_NUMBER, "Limit of requests to peers in flight."
     )
     server_channel_max_idle_time_seconds: int = option(
         round(LIMITS.idle_seconds),
         "serverChannelMaxIdleTimeSeconds",
         _AT_LEAST_0,
-        "Close a connection that was idle for so many seconds; 0 for never.",
+        "Seconds after which an idle connection is closed; 0: never.",
         Within(Whole(120, 600), "a lower value disconnects live brokers, a higher one keeps idle peers connected"),
         at_once=True,
     )
     server_socket_snd_buf_bytes: int = option(
-        0, "serverSocketSndBufSize", _AT_LEAST_0, "Send buffer of a socket, in bytes; 0 for the system's own.", _SPEED
+        0, "serverSocketSndBufSize", _AT_LEAST_0, "Send buffer of a socket, in bytes; 0: system default.", _SPEED
     )
     server_socket_rcv_buf_bytes: int = option(
         0,
         "serverSocketRcvBufSize",
         _AT_LEAST_0,
-        "Receive buffer of a socket, in bytes; 0 for the system's own.",
+        "Receive buffer of a socket, in bytes; 0: system default.",
         _SPEED,
     )
     #: Read by write_buffer_bytes.
@@ -149,7 +147,7 @@ class ServerConfig(SecurityConfig):
         0,
         "writeBufferHighWaterMark",
         _AT_LEAST_0,
-        "Unread responses of a connection, in bytes, at which the server stops reading its requests; 0 for 1 MiB.",
+        "Unread response bytes of a connection at which the server stops reading its requests; 0: 1 MiB.",
         _SPEED,
     )
     #: Read by write_buffer_bytes.
@@ -157,15 +155,15 @@ class ServerConfig(SecurityConfig):
         0,
         "writeBufferLowWaterMark",
         _AT_LEAST_0,
-        "Unread responses of a connection, in bytes, at which the server reads its requests again; 0 for 256 KiB.",
+        "Unread response bytes of a connection at which the server reads its requests again; 0: 256 KiB.",
         _SPEED,
     )
     server_socket_backlog: int = option(
-        LIMITS.backlog, "serverSocketBacklog", _AT_LEAST_1, "Most connections that wait to be accepted.", KEEPS_OUT
+        LIMITS.backlog, "serverSocketBacklog", _AT_LEAST_1, "Limit of connections that wait to be accepted.", KEEPS_OUT
     )
     #: Threads of the Java server.
     server_netty_worker_group_enable: bool = unused(
-        True, "serverNettyWorkerGroupEnable", _FLAG, "Read frames in threads of their own."
+        True, "serverNettyWorkerGroupEnable", _FLAG, "Read frames in separate threads."
     )
     #: Memory of the Java server.
     server_pooled_byte_buf_allocator_enable: bool = unused(
@@ -175,12 +173,12 @@ class ServerConfig(SecurityConfig):
         False,
         "enableShutdownGracefully",
         _FLAG,
-        "At the stop, send peers to other servers before connections are closed.",
+        "At a stop, send peers to other servers before closing connections.",
         _STOP,
         at_once=True,
     )
     shutdown_wait_time_seconds: int = option(
-        30, "shutdownWaitTimeSeconds", _AT_LEAST_0, "Seconds that peers have to leave at the stop.", _STOP, at_once=True
+        30, "shutdownWaitTimeSeconds", _AT_LEAST_0, "Seconds that peers have to leave at a stop.", _STOP, at_once=True
     )
     #: Sockets of the Java server.
     use_epoll_native_selector: bool = unused(False, "useEpollNativeSelector", _FLAG, "Use epoll for sockets.")
@@ -188,33 +186,33 @@ class ServerConfig(SecurityConfig):
     # Ours
 
     http_bind_address: str = option(
-        "127.0.0.1", "httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", LISTENS
+        "127.0.0.1", "httpBindAddress", Text(may_be_blank=False), "Address to listen on for HTTP.", LISTENS
     )
     http_port: int
     serialize_type: SerializeTypeName = option(
         "JSON",
         "serializeType",
         OneOf(get_args(SerializeTypeName)),
-        "Format of the headers of responses, and of requests to brokers.",
+        "Format of headers in responses and in requests to brokers.",
         Closed("it can lock out peers that read only the other format"),
         also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
     )
     frame_bytes_max: int
     connections_max: int = option(
-        LIMITS.connections_max, "connectionsMax", _AT_LEAST_1, "Most open connections of RocketMQ peers.", KEEPS_OUT
+        LIMITS.connections_max, "connectionsMax", _AT_LEAST_1, "Limit of open connections of RocketMQ peers.", KEEPS_OUT
     )
     partial_frame_bytes_max: int = option(
         0,
         "partialFrameBytesMax",
         _AT_LEAST_0,
-        "Bytes of incomplete frames of all connections; beyond it those with the largest are closed; " + _SHARE_IF_0,
+        "Bytes of incomplete frames on all connections; beyond that, those with the largest are closed; " + _SHARE_IF_0,
         KEEPS_OUT,
     )
     response_buffer_bytes_max: int = option(
         0,
         "responseBufferBytesMax",
         _AT_LEAST_0,
-        "Bytes of responses that peers have not read yet; beyond it the connections with the most are closed; "
+        "Bytes of responses that peers have not read yet; beyond that, connections with the most are closed; "
         + _SHARE_IF_0,
         KEEPS_OUT,
     )
@@ -222,7 +220,7 @@ class ServerConfig(SecurityConfig):
         0,
         "queuedBytesMax",
         _AT_LEAST_0,
-        "Bytes of bodies of queued requests; beyond it requests are answered SYSTEM_BUSY; " + _SHARE_IF_0,
+        "Bytes of the bodies of queued requests; beyond that, requests are answered SYSTEM_BUSY; " + _SHARE_IF_0,
         KEEPS_OUT,
     )
     #: Read by start.py.
@@ -230,7 +228,7 @@ class ServerConfig(SecurityConfig):
         "auto",
         "logFormat",
         OneOf(get_args(LogFormat)),
-        "Format of log lines; auto is console on a terminal, json elsewhere.",
+        "Format of log lines; auto: console on a terminal, otherwise json.",
         Closed("readers of the log may understand one format only"),
     )
     #: Read by start.py.
@@ -238,21 +236,19 @@ class ServerConfig(SecurityConfig):
         "info",
         "logLevel",
         OneOf(get_args(LogLevel)),
-        "Lowest level that is logged.",
+        "Lowest level to log.",
         Within(OneOf(("info",)), "a higher level hides changes, a lower one fills disks"),
         at_once=True,
     )
 
-    history_dir: str = option(
-        "", "historyDir", _PATH, "Folder for the history that this server records; blank records nothing.", NAMES_A_FILE
-    )
+    history_dir: str = option("", "historyDir", _PATH, "Folder for the recorded history; blank: off.", NAMES_A_FILE)
     history_bytes_max: int = option(
         BYTES_MAX,
         "historyBytesMax",
         Whole(64 * 1024 * 1024, LONG_MAX),
-        "Bytes of all files that servers have written below historyDir (landing), at most half of the disk; "
-        "beyond it the oldest are deleted. Files of rmq-analytics are not counted. "
-        "Servers that share a folder obey the lowest of their limits.",
+        "Limit, in bytes, of all files that servers have written below historyDir (landing), at most half of the "
+        "disk; beyond that, the oldest are deleted. Files of rmq-analytics do not count. Servers that share a "
+        "folder obey the lowest of their limits.",
         Closed("it decides what is deleted"),
     )
 

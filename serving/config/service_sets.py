@@ -72,9 +72,9 @@ def service_sets(text: bytes) -> list[ServiceSet]:
         raise ServiceSetsRefused(f"it must have 1 to {SETS_MAX} sets, and has {len(found)}")
     for each in found:
         if not is_name(each.name):
-            raise ServiceSetsRefused(f"{each.name[:NAME_CHARS_MAX]!r} is no name of a broker set")
+            raise ServiceSetsRefused(f"{each.name[:NAME_CHARS_MAX]!r} is not a valid name of a broker set")
         if not _SERVICE_NAME.fullmatch(each.service):
-            raise ServiceSetsRefused(f"{each.name}: {each.service!r} is no name SERVICE.NAMESPACE.svc.DOMAIN")
+            raise ServiceSetsRefused(f"{each.name}: {each.service!r} is not of the form SERVICE.NAMESPACE.svc.DOMAIN")
     _check_different("name", Counter(each.name for each in found))
     _check_different("service", Counter(each.service for each in found))
     _check_different("port", Counter(str(each.port) for each in found))

@@ -102,7 +102,7 @@ def toml_document(text: str) -> Any:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         # Beside mistakes of TOML: an integer of thousands of digits.
-        raise TablesRefused([TableMistake(None, "", f"no TOML: {error}")]) from error
+        raise TablesRefused([TableMistake(None, "", f"not TOML: {error}")]) from error
 
 
 def json_document(text: str) -> Any:
@@ -111,12 +111,12 @@ def json_document(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise TablesRefused([TableMistake(None, "", f"no JSON: {error}")]) from error
+        raise TablesRefused([TableMistake(None, "", f"not JSON: {error}")]) from error
 
 
 def check_length(text: str) -> None:
     if len(text) > DOCUMENT_CHARS_MAX:
-        problem = f"{len(text)} characters, of at most {DOCUMENT_CHARS_MAX}"
+        problem = f"{len(text)} characters are too many; the limit is {DOCUMENT_CHARS_MAX}"
         raise TablesRefused([TableMistake(None, "", problem)])
 
 
@@ -132,7 +132,7 @@ def tables_of(
         problem = f'the document is a list of {kind.plural}: [[{kind.name}]] in TOML, {{"{kind.name}": [...]}} in JSON'
         raise TablesRefused([TableMistake(None, "", problem)])
     if len(tables) > kind.tables_max:
-        problem = f"{len(tables)} {kind.plural}, of at most {kind.tables_max}"
+        problem = f"{len(tables)} {kind.plural} are too many; the limit is {kind.tables_max}"
         raise TablesRefused([TableMistake(None, "", problem)])
     mistakes: list[TableMistake] = []
     for position, table in enumerate(tables):

@@ -164,8 +164,7 @@ class AccessHeaders:
         if not token.is_set:
             raise AdminDenied(
                 "off",
-                f"Requests that change something are off: set {PROPERTY} to the path of a file with a token, and "
-                "restart.",
+                f"Changes over HTTP are off: set {PROPERTY} to the path of a file with a token, and restart.",
             )
         if not self.authorizations:
             raise AdminDenied("no_token", f"Send the token of {PROPERTY} as Authorization: Bearer TOKEN.")

@@ -92,7 +92,7 @@ LIMIT: Final = Parameter(
     {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
 )
 #: What a path takes whose answer is a list in pages.
-PAGED: Final = (LIMIT, Parameter("cursor", "The nextCursor of the page before."))
+PAGED: Final = (LIMIT, Parameter("cursor", "nextCursor of the previous page."))
 
 
 ANSWER_HEADERS: Final = {

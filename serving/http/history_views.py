@@ -33,7 +33,7 @@ class HistoryReader:
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(RUNNING_MAX)
-        self._waiting = Places(WAITING_MAX, f"{WAITING_MAX} requests about the history wait, as many as allowed.")
+        self._waiting = Places(WAITING_MAX, f"{WAITING_MAX} requests about the history wait, which is the limit.")
 
     async def answer(self, query: PastQuery) -> bytes:
         """Return the answer as JSON; raises HttpRefused. The process is killed if this is cancelled."""
@@ -47,7 +47,7 @@ class HistoryReader:
         except OSError as error:
             raise Unavailable(f"The history cannot be read: {error.strerror}.") from None
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"The history was not read within {ANSWER_S} s: request a shorter time.") from None
+            raise Unavailable(f"The history was not read within {ANSWER_S} s: request a shorter period.") from None
         finally:
             reading.give_up()
             self._turns.release()
@@ -112,7 +112,7 @@ class PastRouteViews:
         waits=True,
     )
     async def past_routes(self, request: ViewRequest) -> bytes:
-        """The route of a topic at a moment, as rmq-history route shows it, of each NameServer that the history has."""
+        """The route of a topic at a moment, as `rmq history route` shows it, at each NameServer in the history."""
         at_ms = requested_number(request, "at", _UNIX_MS_MAX, SystemClock().unix_ms())
         folder = self._config().history_dir
         query = PastQuery(kind="route", folder=folder, name=_name(request, "topic"), first_ms=at_ms, last_ms=at_ms)
@@ -126,7 +126,7 @@ class PastRouteViews:
         waits=True,
     )
     async def past_route_changes(self, request: ViewRequest) -> bytes:
-        """When the route of a topic changed: the last 1,000 times."""
+        """The last 1,000 changes of a topic's route in a period."""
         first_ms, last_ms = _span(request)
         folder, topic = self._config().history_dir, _name(request, "topic")
         query = PastQuery(kind="route-changes", folder=folder, name=topic, first_ms=first_ms, last_ms=last_ms)
@@ -145,9 +145,7 @@ class PastLifeViews:
         answer=PastLife,
         parameters=(
             Parameter("broker", "The brokerName; must be given."),
-            Parameter(
-                "brokerId", "The broker whose life is returned; 0 by default.", {"type": "integer", "minimum": 0}
-            ),
+            Parameter("brokerId", "Broker id for the registrations; 0 by default.", {"type": "integer", "minimum": 0}),
             *_SPAN,
         ),
         refusals=(400, 429, 503),
@@ -155,7 +153,7 @@ class PastLifeViews:
         has_details=True,
     )
     async def past_life(self, request: ViewRequest) -> bytes:
-        """What happened to a broker set, as rmq-history timeline shows it, and when a broker of it was registered."""
+        """The events of a broker set, as `rmq history timeline` shows them, and the registrations of one broker."""
         first_ms, last_ms = _span(request)
         query = PastQuery(
             kind="timeline",
@@ -179,5 +177,5 @@ def _span(request: ViewRequest) -> tuple[int, int]:
     last_ms = requested_number(request, "to", _UNIX_MS_MAX, SystemClock().unix_ms())
     first_ms = requested_number(request, "from", _UNIX_MS_MAX, max(0, last_ms - _HOUR_MS))
     if not 0 <= last_ms - first_ms <= SPAN_MS_MAX:
-        raise HttpRefused("from must be before to, by 31 days at most; both are Unix ms.")
+        raise HttpRefused("from must be before to, by at most 31 days; both are Unix ms.")
     return first_ms, last_ms

@@ -17,19 +17,19 @@ from serving.http.views import ErrorAnswer
 PATH: Final = "/v1/openapi.json"
 
 _REFUSALS: Final = {
-    400: "The query, the cursor, a header or the JSON of the body cannot be read.",
-    401: "The request does not show the token that it needs.",
-    403: "Requests that change something are off, or this one comes from a page of another site.",
-    404: "There is no such thing.",
-    408: "The body did not come in time.",
-    409: "The request does not go together with what there is.",
+    400: "The query, the cursor, a header or the body is malformed.",
+    401: "The required token is missing or wrong.",
+    403: "Changes over HTTP are off, or the request comes from a page of another site.",
+    404: "Not found.",
+    408: "The body did not arrive in time.",
+    409: "The request conflicts with the present state; the message says how.",
     413: "The body is too long.",
-    415: "The body is no JSON by its Content-Type, or compressed.",
+    415: "The body is not JSON by its Content-Type, or is compressed.",
     422: "A field of the body is unknown, missing, of another type, or has a value that is not allowed.",
-    429: "So many requests are worked on that this one has to come again after the time in Retry-After.",
-    500: "A fault of the server; its log has more.",
-    503: "The server is starting or draining, does not lead, or what it stores cannot be reached.",
-    504: "It is not known whether the change is stored: look at what there is before you repeat it.",
+    429: "Too many requests; repeat after the time in Retry-After.",
+    500: "A fault of the server; see its log.",
+    503: "The server is starting or draining, does not lead, or cannot reach its store.",
+    504: "The outcome is unknown: check the present state before you repeat the request.",
 }
 
 _ADMIN: Final = "adminToken"
@@ -38,14 +38,14 @@ _SECURITY: Final = {
     _ADMIN: {
         "type": "http",
         "scheme": "bearer",
-        "description": f"First line of the file that {PROPERTY} names. Requests that read need none.",
+        "description": f"First line of the file named by {PROPERTY}. Reading needs no token.",
     }
 }
 _CLIENT_SECURITY: Final = {
     _CLIENT: {
         "type": "http",
         "scheme": "bearer",
-        "description": f"First line of the file that {CLIENT_PROPERTY} names. The admin token serves as well.",
+        "description": f"First line of the file named by {CLIENT_PROPERTY}. The admin token works too.",
     }
 }
 
@@ -79,8 +79,8 @@ def document(kind: ServerKind[Config], endpoints: Sequence[Endpoint]) -> dict[st
 def _description(name: str, *, changes: bool) -> str:
     what = f"Views of one {name}, and requests that change it." if changes else f"Read-only views of one {name}."
     return (
-        f"{what} HEAD is answered wherever GET is. A method that a path does not have is answered 405, and Allow names "
-        "those that it has."
+        f"{what} HEAD works wherever GET does. A method that a path does not have is answered 405; Allow names those "
+        "that it has."
     )
 
 
@@ -109,7 +109,7 @@ def _changing(endpoint: Endpoint, schemas: dict[type, dict[str, Any]]) -> dict[s
     if endpoint.body is None:
         return security
     content = {JSON_TYPE: {"schema": schemas[endpoint.body]}}
-    explanation = f"At most {endpoint.body_bytes_max} bytes; no fields but these."
+    explanation = f"At most {endpoint.body_bytes_max} bytes; other fields are refused."
     return {**security, "requestBody": {"description": explanation, "required": True, "content": content}}
 
 

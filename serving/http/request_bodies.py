@@ -34,11 +34,11 @@ def decoded_body(text: bytes, shape: type[msgspec.Struct]) -> Any:
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
-        raise UnprocessableBody(f"The body does not fit: {_with_path(str(error))}.") from None
+        raise UnprocessableBody(f"The body is invalid: {_with_path(str(error))}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HttpRefused(f"The body is no JSON: {shortened(str(error))}.") from None
+        raise HttpRefused(f"The body is not JSON: {shortened(str(error))}.") from None
     except RecursionError:
-        raise HttpRefused("The body is no JSON that can be read: it is nested too deeply.") from None
+        raise HttpRefused("The body is nested too deeply.") from None
 
 
 def _with_path(problem: str) -> str:

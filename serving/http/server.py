@@ -195,7 +195,7 @@ def _answering(endpoint: Endpoint, tokens: HttpTokens, logs: Logs) -> _Handler:
 
 def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
     """Return a handler that works on so many requests at a time, and refuses the others before it reads their body."""
-    places = Places(concurrent_max, f"{concurrent_max} requests of this kind are worked on, as many as allowed.")
+    places = Places(concurrent_max, f"{concurrent_max} requests of this kind are in progress, which is the limit.")
 
     async def answer(request: web.Request) -> web.StreamResponse:
         with places.one():

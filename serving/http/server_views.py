@@ -31,7 +31,7 @@ class ProbeViews:
 
     @get("/readyz", parameters=None, refusals=(503,))
     def readyz(self) -> HealthAnswer:
-        """Brokers and clients are served, and the stop has not begun (readiness probe)."""
+        """Whether the server serves its peers and is not stopping (readiness probe)."""
         self._check_ready()
         return HealthAnswer("ready")
 

@@ -28,13 +28,13 @@ class Fault(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """Body of every answer from 400 on."""
+    """Body of every answer with status 400 or above."""
 
     error: Fault
 
 
 class HealthAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """The probe holds."""
+    """The probe succeeded."""
 
     status: Literal["ok", "ready"]
 
@@ -60,21 +60,21 @@ class HttpRefused(Exception):
 
 
 class NotFound(HttpRefused):
-    """There is no such thing."""
+    """Not found."""
 
     status = 404
     code = "not_found"
 
 
 class RequestTimedOut(HttpRefused):
-    """The request did not come in time."""
+    """The request did not arrive in time."""
 
     status = 408
     code = "timed_out"
 
 
 class StateConflict(HttpRefused):
-    """What is requested does not go together with what there is; later, or after another request, it may."""
+    """The request conflicts with the present state; later, or after another request, it may succeed."""
 
     status = 409
     code = "conflict"
@@ -88,21 +88,21 @@ class BodyTooLarge(HttpRefused):
 
 
 class UnsupportedMediaType(HttpRefused):
-    """The body is no plain JSON."""
+    """The body is not plain JSON."""
 
     status = 415
     code = "unsupported_media_type"
 
 
 class UnprocessableBody(HttpRefused):
-    """The body is JSON, and its fields or their values are not allowed."""
+    """The body is JSON with fields or values that are not allowed."""
 
     status = 422
     code = "unprocessable"
 
 
 class TooManyRequests(HttpRefused):
-    """The server has as much to do as it takes on; nothing of the request was done."""
+    """The server is at its limit; nothing of the request was done."""
 
     status = 429
     code = "too_many_requests"
@@ -132,7 +132,7 @@ class Places:
 
 
 class Unavailable(HttpRefused):
-    """This server does not want to be used now."""
+    """This server cannot answer now."""
 
     status = 503
     code = "unavailable"
@@ -178,7 +178,7 @@ def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -
     try:
         return page_of(keys, request.page, kind)
     except BadCursor:
-        raise HttpRefused("cursor must be the nextCursor of the page before, of the same list.") from None
+        raise HttpRefused("cursor must be the nextCursor of the previous page of the same list.") from None
 
 
 def requested_number(request: ViewRequest, name: str, most: int, default: int = 0) -> int:

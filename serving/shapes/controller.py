@@ -14,7 +14,7 @@ class MemberView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ControllerListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The controllers of the group, as the one that answers knows them."""
+    """The controllers of the group, as this one knows them."""
 
     group: str
     #: `leader`, `follower` or `candidate`: what the one that answers is.
@@ -76,7 +76,7 @@ class BrokerSetListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 class RoleView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The role of one broker, as the role check port answers it."""
+    """The role of one broker, as the role check port reports it."""
 
     broker_id: int
     address: str
@@ -127,7 +127,7 @@ class CandidateView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class PhasesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """How long each part took."""
+    """Duration of each part."""
 
     #: From the last sign of life of the master until it was suspect.
     suspect_ms: int | None
@@ -237,7 +237,7 @@ class MasterListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class SwitchoverStepView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A phase of a switchover that has ended, and why."""
+    """An ended phase of a switchover, and its evidence."""
 
     phase: str
     began_unix_ms: int
@@ -274,13 +274,13 @@ class SwitchoverView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class SwitchoverListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The switchovers that this controller has begun since its start, the newest first."""
+    """Switchovers that this controller has started, the newest first."""
 
     switchovers: list[SwitchoverView]
 
 
 class RestartStepView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A phase of a rolling restart that has ended, and why."""
+    """An ended phase of a rolling restart, and its evidence."""
 
     phase: str
     #: The broker that was to be restarted in it.
@@ -341,20 +341,20 @@ class UndeliveredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
 
 
 class RedeliveryRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """Which sets are to be called once more."""
+    """Sets for which onRoleChange should be called again."""
 
     #: Those whose names begin so; blank: all.
     prefix: str = ""
 
 
 class Redelivery(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Sets that are called once more, as soon as it is their turn."""
+    """Number of sets for which onRoleChange will be called again."""
 
     broker_sets: int
 
 
 class CallbackListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What `onRoleChange` has not taken, in the order of the sets' names."""
+    """Changes that `onRoleChange` has not accepted, by set name."""
 
     #: `program`, `url`, or `none` if onRoleChange is blank.
     target: str

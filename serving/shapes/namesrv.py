@@ -19,7 +19,7 @@ class TopicCounts(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ListedCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One cluster in numbers."""
+    """One cluster with its numbers."""
 
     cluster: str
     broker_sets: int
@@ -121,13 +121,13 @@ class BrokerListing(Listing, frozen=True, kw_only=True, rename="camel"):
 
 
 class AwaySetListing(Listing, frozen=True, kw_only=True, rename="camel"):
-    """Sets of which no broker is registered now, by name. Which topics only they have is not known."""
+    """Sets without a registered broker, by name. It is unknown which topics only they have."""
 
     items: list[AwayBrokerSet]
 
 
 class DroppedAwaySet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A set that is not away any more: it will not come back."""
+    """An away broker set that was forgotten."""
 
     broker_name: str
 
@@ -139,7 +139,7 @@ class TopicListing(Listing, frozen=True, kw_only=True, rename="camel"):
 
 
 class RouteFetchListing(Listing, frozen=True, kw_only=True, rename="camel"):
-    """Who fetched the route of a watched topic, by client address; one item of each connection."""
+    """Clients that fetched the route of a watched topic, by address; one item per connection."""
 
     topic: str
     #: Of this watch in this process: another one means that fetches in between are not known.
@@ -153,7 +153,7 @@ class RouteFetchListing(Listing, frozen=True, kw_only=True, rename="camel"):
 
 
 class ListedAddressCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What checks of one role address found."""
+    """Results of the checks of one role address."""
 
     #: For which it stands; 0 for the master.
     broker_id: int
@@ -210,7 +210,7 @@ class KvNamespaceListing(Listing, frozen=True, kw_only=True, rename="camel"):
 
 
 class KvListing(Listing, frozen=True, kw_only=True, rename="camel"):
-    """Entries of one KV namespace by key; a page ends early when it has grown to 1 MiB."""
+    """Entries of one KV namespace by key; a page ends early at 1 MiB."""
 
     items: list[ListedKvEntry]
 

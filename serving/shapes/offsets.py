@@ -52,7 +52,7 @@ class ManagerView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Outcome(enum.StrEnum):
-    """What became of the offset of a group in a queue."""
+    """Outcome for one queue of a group."""
 
     #: Nothing has to be written.
     RIGHT = "right already"
@@ -69,7 +69,7 @@ class Outcome(enum.StrEnum):
 
 
 class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What was done about the offsets of a set after a change of its master."""
+    """A repair of the offsets of a set after a change of its master."""
 
     number: int = msgspec.field(name="run")
     cluster: str
@@ -108,7 +108,7 @@ class RepairListing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RepairedQueueView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What became of the offset of a group in a queue."""
+    """Outcome for one queue of a group."""
 
     group: str
     topic: str
@@ -137,7 +137,7 @@ class RepairQueues(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ApplyBody(_Body, frozen=True, kw_only=True):
-    """A run that is to write what it would change."""
+    """Apply a repair run."""
 
     writer: Who
     #: Only answer what it would write now.
@@ -159,7 +159,7 @@ class AllowedBody(_Body, frozen=True, kw_only=True):
 
 
 class RestoreBody(AllowedBody, frozen=True, kw_only=True):
-    """Offsets of a reading that are to be at brokers again: all of a cluster, unless narrowed."""
+    """Offsets of a reading to restore at brokers: all of a cluster, unless narrowed."""
 
     cluster: str = DEFAULT_CLUSTER
     group: str | None = None
@@ -174,7 +174,7 @@ class RestoreBody(AllowedBody, frozen=True, kw_only=True):
 
 
 class UndoBody(AllowedBody, frozen=True, kw_only=True):
-    """An operation that is to be undone."""
+    """An operation to undo."""
 
     operation_id: str
     #: Also of queues whose offset has moved since, or was set again.
@@ -182,7 +182,7 @@ class UndoBody(AllowedBody, frozen=True, kw_only=True):
 
 
 class ImportBody(AllowedBody, frozen=True, kw_only=True):
-    """A file whose offsets are to be stored."""
+    """A file with offsets to import."""
 
     dialect: Dialect
     #: The bytes of the file, in Base64.
@@ -200,7 +200,7 @@ class ImportBody(AllowedBody, frozen=True, kw_only=True):
 
 
 class Status(enum.StrEnum):
-    """What becomes, or became, of one queue of a group."""
+    """Outcome for one queue of a group."""
 
     #: The broker shows the offset, or what its group has consumed since.
     DONE = "done"
@@ -215,14 +215,14 @@ class Status(enum.StrEnum):
 
 
 class SetProblemView(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker set of which nothing is known, or nothing was done."""
+    """A broker set about which nothing is known, or for which nothing was done."""
 
     broker_name: str
     reason: str
 
 
 class RestoredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What became, or would become, of one queue of a group."""
+    """Actual or, with dryRun, expected outcome for one queue of a group."""
 
     group: str
     topic: str
@@ -242,7 +242,7 @@ class RestoredView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """What became, or would become, of all queues."""
+    """Actual or, with dryRun, expected outcome for all queues."""
 
     dry_run: bool
     #: Undoes it; blank if no broker was sent anything.
@@ -257,7 +257,7 @@ class RestoreAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExportBody(_Body, frozen=True, kw_only=True):
-    """Offsets that are wanted as a file."""
+    """Offsets to export as a file."""
 
     dialect: Dialect
     #: manager: the table of this manager; readings: what the master of the broker set had at its newest reading.
@@ -304,7 +304,7 @@ class KeptOperationListing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LagView(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a group is in one queue."""
+    """Lag of a group in one queue."""
 
     topic: str
     broker_name: str
@@ -322,7 +322,7 @@ class LagView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LagListing(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a group is in all its queues."""
+    """Lag of a group in all its queues."""
 
     group: str
     #: The sum of what is known; null if nothing is.
@@ -335,7 +335,7 @@ class LagListing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TopicGroupView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A group that has offsets in a topic, so that it reads it or has read it."""
+    """A group with offsets in a topic: it reads the topic, or has read it."""
 
     row_key: ClassVar = ("cluster", "group", "kind")
 
@@ -380,7 +380,7 @@ class OrderlyGroupView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OrderlyGroupListing(msgspec.Struct, frozen=True, rename="camel"):
-    """The declared groups in their order."""
+    """The declared groups, by cluster and name."""
 
     total: int
     groups: list[OrderlyGroupView]
@@ -388,7 +388,7 @@ class OrderlyGroupListing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HeldQueueView(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue whose lock a client has by its last answer."""
+    """A queue whose lock a client holds, according to its last answer."""
 
     topic: str
     broker_name: str
@@ -402,7 +402,7 @@ class HeldQueueView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HolderView(msgspec.Struct, frozen=True, rename="camel"):
-    """A client, and what it holds."""
+    """A client and the queues that it holds."""
 
     client_id: str
     #: When it answered last; null if it has not.
@@ -411,7 +411,7 @@ class HolderView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HolderListing(msgspec.Struct, frozen=True, rename="camel"):
-    """Who holds the queues of a group at brokers, in the order of the client ids."""
+    """Clients of a group and the queues that they hold at brokers, by client id."""
 
     #: Whether the group is declared orderly: clients of others are not asked.
     is_declared: bool
@@ -439,7 +439,7 @@ class OverlapView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OverlapListing(msgspec.Struct, frozen=True, rename="camel"):
-    """Open overlaps in the order of clusters, groups and queues."""
+    """Open overlaps, by cluster, group and queue."""
 
     total: int
     overlaps: list[OverlapView]

@@ -40,7 +40,7 @@ class ResizeKind(StrEnum):
 
 
 class ResizePhase(StrEnum):
-    """Where a resize is."""
+    """Phase of a resize."""
 
     PLANNED = "PLANNED"
     PRECHECK = "PRECHECK"
@@ -117,7 +117,7 @@ class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What an operator has chosen."""
+    """Options of a resize."""
 
     #: Groups whose unread messages in dropped queues are given up.
     waived_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(max_length=WAIVED_GROUPS_MAX)] = ()
@@ -131,7 +131,7 @@ class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ResizeRequest(_Body, frozen=True, kw_only=True):
-    """What an operator or the autoscaler wants."""
+    """A resize that an operator or the autoscaler requests."""
 
     topic: TopicName
     #: Read and write queues of each broker set at the end.
@@ -205,7 +205,7 @@ class ResizedSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class FinishedStepView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A phase that has ended, and what was seen in it."""
+    """An ended phase and its evidence."""
 
     phase: str
     began_unix_ms: int
@@ -244,7 +244,7 @@ class OperationView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class OperationListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Operations under way, by topic, then those that have ended, the newest first."""
+    """Running operations by topic, then ended ones, the newest first."""
 
     operations: list[OperationView]
     total: int
@@ -253,13 +253,13 @@ class OperationListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 class OperatorReason(_Body, frozen=True, kw_only=True):
-    """Why an operator does something."""
+    """An operator's reason for a change."""
 
     reason: Remark = ""
 
 
 class ResizeCommand(OperatorReason, frozen=True, kw_only=True):
-    """What an operator does with a resize."""
+    """An operator's command for a resize."""
 
     #: True: it is only shown what would become of it.
     dry_run: bool = False
@@ -273,7 +273,7 @@ class WaivedGroup(_Body, frozen=True, kw_only=True):
 
 
 class GivenUpSet(_Body, frozen=True, kw_only=True):
-    """A broker set that a resize goes on without."""
+    """A broker set without which a resize continues."""
 
     broker_name: Annotated[Remark, msgspec.Meta(min_length=1)]
     requested_by: Remark = ""
@@ -318,7 +318,7 @@ class PolicyDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class FindingView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One thing that was found of a topic."""
+    """One finding about a topic."""
 
     kind: str
     #: The group, or the broker set, that it is about; blank for the topic.
@@ -330,7 +330,7 @@ class FindingView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class DecisionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What the autoscaler makes of a topic, and what became of that."""
+    """The autoscaler's verdict on a topic, and its outcome."""
 
     topic: str
     unix_ms: int

@@ -223,7 +223,7 @@ def test_process_that_needs_too_much_memory_answers_so_and_is_the_first_that_the
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert "request a shorter time" in found["problem"]
+    assert "request a shorter period" in found["problem"]
     assert done.stderr.split() == [b"1000"]
 
 

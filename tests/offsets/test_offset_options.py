@@ -16,7 +16,7 @@ def config(**options):
     [
         ({"store": "etcd"}, "etcdEndpoints must be set as well, because store is etcd"),
         ({"clientTokenFile": "/t"}, "httpAdminTokenFile must be set as well, because clientTokenFile is"),
-        ({"httpBindAddress": "10.0.0.1"}, "httpAdminTokenFile must be set, because httpBindAddress is no loopback"),
+        ({"httpBindAddress": "10.0.0.1"}, "httpAdminTokenFile must be set, because httpBindAddress is not a loopback"),
         ({"advertisedAddress": "a:1;b:2"}, "advertisedAddress must be one address"),
         ({"writeThroughGroups": "a[bc]"}, "writeThroughGroups must be names or patterns with * and ?, without ["),
         ({"repairGroups": "a[bc]"}, "repairGroups must be names or patterns with * and ?, without ["),

@@ -87,7 +87,7 @@ def test_resize_is_started_listed_shown_and_aborted(rmq):
     )
     assert not is_undone(*rmq.items("scaling", "list", "pay"))
     resumed = rmq.run("scaling", "resume", started["id"], "--dry-run")
-    assert (resumed.code, "goes on by itself" in resumed.err) == (1, True), resumed
+    assert (resumed.code, "continues by itself" in resumed.err) == (1, True), resumed
 
     asked = rmq.run("scaling", "abort", started["id"])
     (aborted,) = rmq.items("scaling", "abort", started["id"], "--reason", "no sale", "--yes")

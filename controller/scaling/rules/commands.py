@@ -38,7 +38,7 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
         left = "queue numbers stay as they are" if phase is ResizePhase.CONFLICT else "nothing was changed"
         return operation.entered(ResizePhase.ABORTED, unix_ms, (why, left), problem=why)
     if operation.ends_as is ResizePhase.ABORTED:
-        raise ResizeCommandRefused(f"{operation.id} is being undone already, in {phase.value}")
+        raise ResizeCommandRefused(f"{operation.id} is already being undone, in {phase.value}")
     if operation.kind is ResizeKind.ORDERED and operation.reached > PAUSED_END:
         raise ResizeCommandRefused(
             f"{operation.id} has given the ordered topic {operation.topic} its new queues: going back now would mix "
@@ -64,7 +64,7 @@ def resumed(operation: ResizeOperation, unix_ms: int, reason: str = "") -> Resiz
     if operation.phase is ResizePhase.CONFLICT:
         return operation.entered(_after_conflict(operation), unix_ms, (why,))
     _refuse_finished(operation)
-    raise ResizeCommandRefused(f"{operation.id} is in {operation.phase.value} and goes on by itself")
+    raise ResizeCommandRefused(f"{operation.id} is in {operation.phase.value} and continues by itself")
 
 
 def _after_conflict(operation: ResizeOperation) -> ResizePhase:
@@ -90,7 +90,7 @@ def waived(operation: ResizeOperation, group: str, groups: Collection[str], unix
     if operation.kind is ResizeKind.GROW:
         raise ResizeCommandRefused(f"{operation.id} adds queues and waits for no group: nothing can be waived")
     if group in operation.options.waived_groups:
-        raise ResizeCommandRefused(f"{group} is waived already")
+        raise ResizeCommandRefused(f"{group} is already waived")
     if len(operation.options.waived_groups) >= WAIVED_GROUPS_MAX:
         raise ResizeCommandRefused(f"{WAIVED_GROUPS_MAX} groups are waived, which is the limit: delete unused groups")
     # A group that was deleted keeps its locks, and would be waited for.
@@ -116,7 +116,7 @@ def check_gives_up(operation: ResizeOperation, broker_name: str) -> None:
     _refuse_finished(operation)
     names = [each.broker_name for each in operation.sets]
     if broker_name not in names:
-        raise ResizeCommandRefused(f"{broker_name} is no set of {operation.id}; those that it has: {', '.join(names)}")
+        raise ResizeCommandRefused(f"{operation.id} has no set {broker_name}, but these: {', '.join(names)}")
     if operation.phase in _UNTOUCHED:
         raise ResizeCommandRefused(f"{operation.id} has changed nothing yet: abort it, and request it again")
     if len(names) == 1:

@@ -69,13 +69,13 @@ def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
     Sets with static roles leave all routes with their last broker: only what is stored elsewhere has them.
     """
     for name in traits.away_sets:
-        yield f"{name} is away: if it has {topic}, it comes back with its former numbers (rmq broker list)"
+        yield f"{name} is away: if it has {topic}, it returns with its former queue numbers (rmq broker list)"
     conf = {part.partition(":")[0] for part in (traits.order_conf or "").split(";") if part}
     covered = traits.counts.keys() | set(traits.away_sets)
     for name in sorted(conf - covered):
         yield f"orderTopicConf names {name}, which is in no route of the topic: it is not resized"
     for name in sorted(set(traits.former_sets) - covered - conf):
-        yield f"{name} had the topic at an earlier resize, and is in no route of it now: it is not resized"
+        yield f"{name} had the topic at an earlier resize, but is no longer in its route: it is not resized"
 
 
 def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrinks: bool) -> list[PlannedStep]:
@@ -122,7 +122,7 @@ def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrin
                 *quiet,
                 *(() if shrinks else (seed,)),
                 _step(ResizePhase.RESIZE, "change the numbers and orderTopicConf"),
-                _step(ResizePhase.UNPAUSE, "set perm 6: producers go on"),
+                _step(ResizePhase.UNPAUSE, "set perm 6: producers continue"),
                 *((*quiet, *closing) if shrinks else (verify,)),
             ]
 
@@ -153,10 +153,10 @@ _SAFETY: Final[Mapping[str, str]] = {
     "producers_ms": "producers that poll their routes more slowly may send to queues that are about to be closed",
     "stable_ms": "a producer that pauses for longer may send to queues that are about to be closed",
     "confirm_ms": "messages that brokers still file are noticed later, and dropped queues are opened again",
-    "watch_ms": "messages that come after the end stay in queues that nobody reads",
+    "watch_ms": "messages that arrive after the end stay in queues without readers",
     "pop_ms": "messages that pop consumers have not acknowledged may be lost to them",
     "process_ms": "messages that clients have pulled and not processed may be lost to them",
-    "transaction_ms": "transactional messages that are decided later stay in queues that nobody reads",
+    "transaction_ms": "transactional messages that are committed later stay in queues without readers",
 }
 _LIMITS: Final = ("verify_ms", "seed_ms", "quiesce_ms", "drain_ms", "pause_ms")
 
@@ -359,7 +359,7 @@ def _problems(
         return
     yield from (f"{each}: bring it back first" for each in observation.missing)
     yield from (
-        f"{name} belongs to the cluster, and no NameServer knows it: nobody knows whether it has {request.topic}. "
+        f"{name} belongs to the cluster, but no NameServer knows it, so it may have {request.topic}. "
         "Start it, or remove it with cleanBrokerMetadata"
         for name in traits.absent_sets
     )
@@ -391,7 +391,7 @@ def _gate_problems(request: ResizeRequest, traits: TopicTraits, observation: Res
         yield f"{len(traits.counts)} broker sets have {request.topic}: keys would move between their queues; {instead}"
     for name, counts in sorted(traits.counts.items()):
         if request.queues <= counts.write or request.queues % max(counts.write, 1):
-            yield f"{request.queues} is no multiple of the {counts.write} queues of {name}; {instead}"
+            yield f"{request.queues} is not a multiple of the {counts.write} queues of {name}; {instead}"
     if traits.order_conf is not None:
         yield f"orderTopicConf says {traits.order_conf}, which producers use; {instead}"
     others = sorted(each.name for each in observation.groups or () if each.kind is not GroupKind.ORDERLY)
@@ -412,7 +412,7 @@ def _choosing_problems(
         # Nobody waits for new queues of an ordered resize to be consumed.
         elif kind is ResizeKind.ORDERED or not any(each.queues for each in group.clients):
             yield (
-                f"group {group.name} chooses its queues itself, and does not show when it reads new ones: see to it "
+                f"group {group.name} chooses its queues itself, and does not show when it reads new ones: make sure "
                 "that it will, and add --ignore-unassigned (options.ignoreUnassigned)"
             )
 
@@ -424,7 +424,7 @@ def _choosing(request: ResizeRequest, traits: TopicTraits, observation: ResizeOb
 
 def _target_problems(request: ResizeRequest) -> Iterator[str]:
     if request.queues < 1:
-        yield f"{request.queues} queues are none: a topic has at least 1 on each broker set"
+        yield f"{request.queues} queues are too few: a topic needs at least 1 on each broker set"
     if request.queues > QUEUES_MAX:
         yield f"{request.queues} queues are above the limit of {QUEUES_MAX} on each broker set"
 
@@ -446,7 +446,7 @@ def _counts_problems(request: ResizeRequest, traits: TopicTraits, kind: ResizeKi
             f"(equalise) and {largest} queues"
         )
     elif kind not in _RAISING:
-        yield f"equalising never takes queues away: it needs at least {largest} queues, {request.queues} are wanted"
+        yield f"equalising never removes queues: it needs at least {largest} queues, not {request.queues}"
 
 
 def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> Iterator[str]:
@@ -467,7 +467,7 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
             f"groups that consume in order: {', '.join(orderly)}" if orderly else "order flag, message type, compaction"
         )
         yield (
-            f"{request.topic} is an ordered topic ({why}): another number of queues sends keys elsewhere before their "
+            f"{request.topic} is an ordered topic ({why}): another number of queues moves keys before their "
             f"older messages are consumed. Use {_PAUSE}, which stops writes meanwhile"
         )
 
@@ -511,7 +511,7 @@ def _warnings(
     yield from _may_be_orderly(request, observation)
     yield from _group_warnings(observation, kind)
     for each in _choosing(request, traits, observation):
-        yield f"group {each.name} chooses its queues itself (assign(), Flink), and has to choose the new ones"
+        yield f"group {each.name} chooses its queues itself (assign(), Flink), and must choose the new ones"
     if kind is ResizeKind.ORDERED:
         yield 'producers fail with "no route info of this topic" until the counts are changed'
         if len(traits.counts) > 1:
@@ -521,7 +521,7 @@ def _warnings(
             )
     known = {each.name for each in observation.groups or ()}
     for name in sorted(set(request.options.waived_groups) - known) if observation.groups is not None else ():
-        yield f"{name} is waived, and is no group of {request.topic} now"
+        yield f"{name} is waived, but is not a group of {request.topic} now"
     if request.options.accept_late:
         yield "delayed messages may arrive after the queues are closed: these are opened again then"
 

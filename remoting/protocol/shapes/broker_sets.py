@@ -4,7 +4,7 @@ import msgspec
 
 
 class AwayBrokerSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A broker set that a NameServer of ours had, and of which no broker is registered now."""
+    """A broker set that was registered at a NameServer of ours and has no registered broker now."""
 
     cluster: str
     broker_name: str
@@ -17,7 +17,7 @@ class AwayBrokerSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LostTopics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Topics that the routes of a broker set have, and its master does not since it is the master."""
+    """Topics in the routes of a broker set that its master has lacked since it became master."""
 
     cluster: str
     broker_name: str

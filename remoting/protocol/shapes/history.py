@@ -90,7 +90,7 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LifeSpan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """While one NameServer knew the same of a broker."""
+    """A period in which a NameServer's knowledge of a broker did not change."""
 
     ns_id: str
     first_unix_ms: int

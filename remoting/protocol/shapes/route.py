@@ -26,7 +26,7 @@ SYS_FLAG_UNIT_SUB: Final = 2
 
 
 class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """How often a broker's topics have changed; two are the same only if all three numbers are."""
+    """Version of a broker's topics; two are equal only if all three numbers are."""
 
     counter: Int64 = 0
     #: Raised by a broker at each role change; 0 from 4.x brokers.
@@ -37,7 +37,7 @@ class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
 
 # A million of these must not be looked through by the garbage collector; they refer to nothing that could refer back.
 class QueueData(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    """How many queues a topic has on one broker set, and what is allowed there."""
+    """Queue counts and permission of a topic on one broker set."""
 
     broker_name: str = ""
     perm: Int32 = 0
@@ -57,7 +57,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="c
 
 
 class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The living members of one broker set: broker id -> `host:port`."""
+    """The live brokers of one set: broker id -> `host:port`."""
 
     broker_addrs: dict[int, str]
     broker_name: str
@@ -67,7 +67,7 @@ class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicQueueMappingInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which logical queues of a static topic one broker set holds: logical id -> queue id on the broker."""
+    """The logical queues of a static topic on one broker set: logical id -> queue id on the broker."""
 
     bname: str | UnsetType = UNSET
     curr_id_map: dict[Int32, Int32] | UnsetType = UNSET
@@ -79,7 +79,7 @@ class TopicQueueMappingInfo(msgspec.Struct, frozen=True, kw_only=True, rename="c
 
 
 class TopicRouteData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything a client needs to send to a topic or to read from it."""
+    """Everything a client needs to send to a topic or read from it."""
 
     broker_datas: list[BrokerData]
     #: Broker address -> filter servers; always written, nearly always empty.

@@ -31,7 +31,7 @@ class RouteFetch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RouteVersion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What producers read of a route: queues to write to. Another address or read queue number is no other version."""
+    """The part of a route that producers use: its write queues. Addresses and read queues do not count."""
 
     #: 1 when the watch began; another one with each change.
     number: int

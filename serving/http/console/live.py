@@ -181,9 +181,9 @@ class LiveChanges:
         Of routes beyond TOPICS_MAX the page learns that they are not watched, and loads them again and again.
         """
         if self._is_closing:
-            raise Unavailable("This server stops.")
+            raise Unavailable("This server is stopping.")
         if len(self._pages) >= PAGES_MAX:
-            raise TooManyRequests(f"{PAGES_MAX} pages of the console are open, as many as allowed.", 10)
+            raise TooManyRequests(f"{PAGES_MAX} pages of the console are open, which is the limit.", 10)
         wanted = [(peer, path) for peer in self._peers for path in _paths(peer, topics)]
         if self._ending is not None:
             self._ending.cancel()

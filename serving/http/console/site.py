@@ -198,7 +198,7 @@ class Console:
         files = await self._loaded()
         found = files.others.get(request.match_info["file"])
         if found is None or request.match_info["digest"] != files.digest:
-            raise NotFound("The console has no such file; load its page again.")
+            raise NotFound("The console has no such file; reload the page.")
         return _served(request, found, _FOR_EVER)
 
     async def _loaded(self) -> ConsoleFiles:

@@ -25,8 +25,8 @@ def test_unknown_topic_is_refused(site):
 @pytest.mark.parametrize(
     ("queues", "sentence"),
     [
-        (0, "0 queues are none: a topic has at least 1 on each broker set"),
-        (-1, "-1 queues are none: a topic has at least 1 on each broker set"),
+        (0, "0 queues are too few: a topic needs at least 1 on each broker set"),
+        (-1, "-1 queues are too few: a topic needs at least 1 on each broker set"),
         (1025, "1025 queues are above the limit of 1024 on each broker set"),
         (4, "has 4 queues on every broker set already"),
     ],
@@ -119,7 +119,7 @@ def test_unequal_brokers_are_refused_with_the_offer_to_equalise_which_works(site
 
     assert "brokers have different numbers of queues" in sentence
     assert "the same with --equalise (equalise) and 8 queues" in sentence
-    assert "never takes queues away: it needs at least 8 queues" in refused(site, topic, 6, equalise=True)
+    assert "never removes queues: it needs at least 8 queues" in refused(site, topic, 6, equalise=True)
     operation = site.wait_until_done(site.start(topic, 8, equalise=True))
     assert site.is_everywhere(topic, 8), described(operation)
 
@@ -133,7 +133,7 @@ def test_command_that_does_not_fit_the_phase_is_refused(site):
     topic = site.make_topic("Fitting", 4)
     operation_id = site.start(topic, 8)
     status, body = site.command(operation_id, "resume")
-    assert (status, "goes on by itself" in body["error"]["message"]) == (409, True)
+    assert (status, "continues by itself" in body["error"]["message"]) == (409, True)
     site.wait_until_done(operation_id)
 
     for command in ("abort", "resume"):

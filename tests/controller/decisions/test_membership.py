@@ -120,7 +120,7 @@ def cleaned(*broker_ids, alive=(1, 2), even_living=False, broker_set=None):
 
 def test_broker_that_may_live_without_a_heartbeat_yet_is_not_cleaned():
     wanted = Cleaning(broker_name=SET, broker_ids=frozenset({3}), even_living=False)
-    with pytest.raises(CleaningRefused, match=r"the brokers \[3\] may be alive: this controller has run too short"):
+    with pytest.raises(CleaningRefused, match=r"the brokers \[3\] may be alive: this controller has not run long"):
         clean(a_set(), wanted, (1, 2), awaited=(3,))
     assert clean(a_set(), replace(wanted, even_living=True), (1, 2), awaited=(3,))
 
@@ -138,7 +138,7 @@ def test_cleaning_of_living_brokers_removes_only_the_listed_ids():
     ("broker_ids", "alive", "reason"),
     [
         ((2,), (1, 2), "[2] are alive"),
-        ((8,), (), "no brokers [8], but [1, 2, 3]"),
+        ((8,), (), "no brokers [8]; it has [1, 2, 3]"),
         ((), (), "has the master 1"),
         ((1, 2), (), "only [1, 2] have all messages"),
     ],
@@ -279,7 +279,7 @@ def test_adoption_at_an_epoch_near_the_largest_is_refused():
     last = after(StoredSet(), decide_adoption(StoredSet(), registrant(1), epoch=ADOPTED_EPOCH_MAX))
     assert last.master_epoch == RAISED_EPOCH_MAX + 1
     for claim in (ADOPTED_EPOCH_MAX + 1, 2**31 - 1):
-        with pytest.raises(EpochsUsedUp, match=f"is at master epoch {claim}, which leaves too few"):
+        with pytest.raises(EpochsUsedUp, match=f"is at master epoch {claim}, too near the highest"):
             decide_adoption(StoredSet(), registrant(1), epoch=claim)
 
 
@@ -335,7 +335,7 @@ def test_cleaning_of_an_unknown_set_or_cluster_is_refused(entry, wish, reason):
 
 def test_cleaning_with_an_empty_list_of_ids_is_refused():
     nobody = Cleaning(broker_name=SET, broker_ids=frozenset(), even_living=True)
-    with pytest.raises(CleaningRefused, match="no ids are named"):
+    with pytest.raises(CleaningRefused, match="the list of ids is empty"):
         decide_cleaning(StoredSet(broker_set=a_set()), nobody, ())
 
 

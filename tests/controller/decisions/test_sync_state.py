@@ -45,7 +45,7 @@ def test_report_of_the_master_becomes_the_sync_state_set():
             ALIVE,
             ReplicasInvalid,
             2003,
-            "no brokers [8, 9], but [1, 2, 3]",
+            "no brokers [8, 9]; it has [1, 2, 3]",
         ),
         (a_set(), WANTED, {1, 2}, ReplicasNotAlive, 2006, "[3] are not alive"),
         (a_set(), WANTED, {2, 3}, ReplicasNotAlive, 2006, "[1] are not alive"),

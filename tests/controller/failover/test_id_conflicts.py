@@ -26,7 +26,7 @@ async def test_registration_with_the_id_of_a_living_broker_is_refused(controller
     before = controller.stored()
     answer = await register(controller, broker_id)
     assert answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
-    assert f"another broker with the id {broker_id} lives at {at(broker_id)}" in answer.remark
+    assert f"another broker with the id {broker_id} is alive at {at(broker_id)}" in answer.remark
     assert controller.stored() == before
     assert controller.live.of_set(SET)[broker_id].awaits_heartbeat is False
 

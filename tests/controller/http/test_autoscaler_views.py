@@ -236,7 +236,7 @@ async def test_follower_names_the_leader(site, endpoint):
     site.controller.group.follows(OTHER)
     status, sentence = message(await send(site, endpoint, path))
     assert status == 409
-    assert sentence.startswith("Only the controller that leads knows and changes operations: ")
+    assert sentence.startswith("Only the leading controller knows and changes operations: ")
     assert "n1 at 10.0.0.2:9878" in sentence
 
 

@@ -82,7 +82,7 @@ async def test_follower_names_the_leader_instead(controller):
     controller.group.follows(None)
     status, body = await controller.get("/v1/role-callbacks")
     assert status == 409
-    assert body["error"]["message"].startswith("Only the controller that leads knows")
+    assert body["error"]["message"].startswith("Only the leading controller knows")
 
 
 async def redelivered(controller, body=None):
@@ -92,7 +92,7 @@ async def redelivered(controller, body=None):
 async def test_operator_has_sets_called_once_more(controller, receiver):
     await controller.a_set(1)
     status, body = await redelivered(controller)
-    assert (status, body["error"]["message"]) == (503, "What was delivered is being loaded: try again in a second.")
+    assert (status, body["error"]["message"]) == (503, "The delivered changes are being loaded: try again in a second.")
     receiver.outcome = Receiver().outcome
     await controller.callbacks.look()
     await controller.done()

@@ -226,7 +226,7 @@ async def test_follower_names_the_leader(controller):
     controller.group.follows(OTHER)
     status, sentence = await refusal(controller)
     assert status == 409
-    assert sentence == "Only the controller that leads knows the masters: the leader is n1 at 10.0.0.2:9878."
+    assert sentence == "Only the leading controller knows the masters: the leader is n1 at 10.0.0.2:9878."
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "30001", "many", "9" * 5_000])

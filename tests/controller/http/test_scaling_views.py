@@ -105,7 +105,7 @@ async def test_openapi_describes_exactly_the_refusals_that_occur(controller, end
 
 
 def test_change_that_may_be_stored_is_not_answered_as_one_that_was_not_done():
-    sentence = "not known whether this is done: etcd did not answer"
+    sentence = "The outcome is unknown: etcd did not answer"
     with pytest.raises(MayBeStored, match=sentence) as refused, refusals():
         raise OutcomeUnknown("etcd did not answer")
     assert (refused.value.status, refused.value.code) == (504, "outcome_unknown")
@@ -151,7 +151,7 @@ async def test_plan_shows_what_would_change_and_changes_nothing(broker, controll
     ("request_", "problem"),
     [
         (GROW | {"queues": 4}, "TopicTest has 4 queues on every broker set already"),
-        (GROW | {"queues": 0}, "0 queues are none: a topic has at least 1 on each broker set"),
+        (GROW | {"queues": 0}, "0 queues are too few: a topic needs at least 1 on each broker set"),
         (GROW | {"queues": 2000}, "2000 queues are above the limit of 1024 on each broker set"),
         (GROW | {"topic": "Nope"}, "no NameServer knows the topic Nope: create it, or start the brokers that have it"),
         (GROW | {"topic": "TBW102"}, "TBW102 is a system topic: brokers rely on its number of queues"),
@@ -222,7 +222,7 @@ async def test_waived_group_is_shown(controller):
     status, waived = await post(controller, f"{path}/waive", {"group": GROUP})
     assert (status, waived["options"]["waivedGroups"]) == (200, [GROUP])
     status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
-    assert (status, sentence) == (409, f"{GROUP} is waived already.")
+    assert (status, sentence) == (409, f"{GROUP} is already waived.")
 
 
 async def test_who_gave_up_a_set_and_why_is_shown(controller):
@@ -234,7 +234,7 @@ async def test_who_gave_up_a_set_and_why_is_shown(controller):
     assert (status, [each["brokerName"] for each in going["sets"]]) == (200, ["broker-a"])
     assert going["steps"][-1]["evidence"] == ["broker-b was given up by ann: sold"]
     status, sentence = message(await post(controller, f"{path}/give-up", body))
-    assert (status, sentence) == (409, "broker-b is no set of resize-1; those that it has: broker-a.")
+    assert (status, sentence) == (409, "resize-1 has no set broker-b, but these: broker-a.")
 
 
 async def test_dry_run_of_a_command_shows_what_would_become_of_the_resize_or_why_it_is_refused(controller):
@@ -259,7 +259,7 @@ async def test_follower_names_the_leader(controller, endpoint):
     answer = await send(controller, endpoint, path, body_of(endpoint))
     status, sentence = message(answer)
     assert (status, answer[1]["error"]["code"]) == (409, "not_leader")
-    assert sentence.startswith("Only the controller that leads knows and changes operations: ")
+    assert sentence.startswith("Only the leading controller knows and changes operations: ")
     assert "n1 at 10.0.0.2:9878" in sentence
 
 

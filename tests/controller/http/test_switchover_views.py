@@ -132,7 +132,7 @@ async def test_request_that_does_not_fit_names_the_field(controller, body, field
 @pytest.mark.parametrize(
     ("path", "body", "status", "sentence"),
     [
-        (SWITCHOVER, {"brokerId": 7}, 409, "broker-a has no broker 7, but [1, 2, 3]."),
+        (SWITCHOVER, {"brokerId": 7}, 409, "broker-a has no broker 7; it has [1, 2, 3]."),
         (SWITCHOVER, {"brokerId": 1}, 409, "broker 1 is the master of broker-a already."),
         ("/v1/broker-sets/broker-z/switchover", {}, 404, "there is no broker set broker-z."),
     ],
@@ -184,7 +184,7 @@ async def test_switchovers_are_those_of_sets_with_the_prefix_the_newest_first(co
 
 async def test_set_without_a_switchover_is_answered_so(controller):
     status, sentence = message(await controller.get(SWITCHOVER))
-    assert (status, sentence) == (404, f"This controller has begun no switchover of {SET} since its start.")
+    assert (status, sentence) == (404, f"This controller has started no switchover of {SET} since its start.")
 
 
 async def test_follower_names_the_leader(controller):
@@ -208,7 +208,7 @@ async def test_follower_names_the_leader(controller):
         ({"clusterRestartsMax": 0}, 422, "$.clusterRestartsMax"),
         ({"clusterRestartsMax": RUNNING_MAX + 1}, 422, "$.clusterRestartsMax"),
         ({"odd": 1}, 422, "odd"),
-        ({"brokerIds": [9]}, 409, "broker-a has no brokers [9], but [1, 2, 3]."),
+        ({"brokerIds": [9]}, 409, "broker-a has no brokers [9]; it has [1, 2, 3]."),
     ],
 )
 async def test_restart_that_cannot_be_names_what_is_wrong(controller, body, status, sentence):

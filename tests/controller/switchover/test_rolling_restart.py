@@ -176,12 +176,12 @@ def test_switchover_that_succeeds_forgets_those_that_failed():
 
 @pytest.mark.parametrize(
     ("broker_set", "sentence"),
-    [(None, "broker-a was removed"), (replace(COMPLETE, replicas={1: None, 2: None}), "broker-a has no brokers [3]")],
+    [(None, "broker-a was removed"), (replace(COMPLETE, replicas={1: None, 2: None}), "no longer has brokers [3]")],
 )
 def test_set_or_broker_that_was_removed_ends_a_rolling_restart(broker_set, sentence):
     after = next_decision(a_restart(), facts(broker_set)).restart
     assert after.phase is RestartPhase.FAILED
-    assert after.problem.startswith(sentence)
+    assert sentence in after.problem
 
 
 def test_aborted_restart_names_nobody():

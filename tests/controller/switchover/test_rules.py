@@ -73,7 +73,7 @@ def test_wanted_broker_in_sync_is_the_next_master():
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"wanted": 7}, "broker-a has no broker 7, but [1, 2, 3]"),
+        ({"wanted": 7}, "broker-a has no broker 7; it has [1, 2, 3]"),
         ({"wanted": 1}, "broker 1 is the master of broker-a already"),
         ({"wanted": 2, "trusted": (1, 3)}, "broker 2 of broker-a is not alive, or suspect"),
         ({"wanted": 3, "broker_set": a_set()}, "broker 3 of broker-a is not in the SyncStateSet [1, 2]"),
@@ -175,8 +175,8 @@ def test_clients_are_held_only_once_the_backlog_is_small():
     ("ends", "sentence"),
     [
         (lacks(101), "broker 2 lacks 101 bytes of the log after 500 ms, the limit is 100"),
-        ({1: LogEnd(5, 9)}, "broker 1 or 2 does not answer where its log ends after 500 ms"),
-        ({}, "broker 1 or 2 does not answer"),
+        ({1: LogEnd(5, 9)}, "broker 1 or 2 does not report the end of its log after 500 ms"),
+        ({}, "broker 1 or 2 does not report"),
     ],
 )
 def test_backlog_that_stays_large_ends_a_switchover_and_changes_nothing(ends, sentence):
@@ -193,7 +193,7 @@ def test_proxy_that_does_not_learn_of_the_hold_ends_a_switchover_and_is_named():
     assert next_turn(held, facts(now_ms=BEGAN_MS + 999, unheld=unheld)).phase is SwitchoverPhase.HOLD
     turn = next_turn(held, facts(now_ms=BEGAN_MS + 1_000, unheld=unheld))
     assert turn.phase is SwitchoverPhase.FAILED
-    assert turn.problem.startswith("10.9.0.1, 10.9.0.2 check the role and do not know after 1000 ms that it is held")
+    assert turn.problem.startswith("10.9.0.1, 10.9.0.2 check the role, but do not know after 1000 ms that it is held")
 
 
 def test_logs_are_compared_only_once_every_proxy_knows_of_the_hold():
@@ -222,14 +222,14 @@ def test_log_that_grows_although_clients_are_held_ends_a_switchover():
 
 def test_broker_that_does_not_answer_while_clients_are_held_ends_a_switchover():
     turn = next_turn(a_switchover(SwitchoverPhase.DRAIN), facts(now_ms=BEGAN_MS + 1_000))
-    problem = "broker 1 or 2 does not answer where its log ends after 1000 ms; nothing was changed"
+    problem = "broker 1 or 2 does not report the end of its log after 1000 ms; nothing was changed"
     assert (turn.phase, turn.problem) == (SwitchoverPhase.FAILED, problem)
 
 
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"is_all_ack": True}, "nobody has been answered for those"),
+        ({"is_all_ack": True}, "no client was told that those are stored"),
         ({"is_all_ack": False, "request": SwitchoverRequest(accept_loss=True)}, "their loss is accepted"),
     ],
 )
@@ -315,7 +315,7 @@ def test_election_of_a_third_broker_after_the_switchovers_own_interrupts_it(phas
             "its heartbeat says epoch 6",
             "broker 2 does not answer, and has begun its master epoch: its heartbeat says epoch 6",
         ),
-        ({2: LogEnd(6, 1_000)}, "", "broker 1 does not answer where its log ends"),
+        ({2: LogEnd(6, 1_000)}, "", "broker 1 does not report the end of its log"),
         ({1: LogEnd(5, 1_000), 2: LogEnd(6, 1_010)}, "", "broker 2 has 10 bytes that broker 1 lacks"),
         ({1: LogEnd(5, 1_000), 2: LogEnd(6, 1_000, is_master=True)}, "", "broker 2 is master by now"),
     ],

@@ -73,7 +73,7 @@ async def test_nobody_is_elected_before_every_proxy_knows_of_the_hold(site):
 
 async def test_second_switchover_of_a_set_is_refused_while_one_is_under_way(site):
     await site.begin()
-    with pytest.raises(SwitchoverRefused, match="a switchover of broker-a is under way already"):
+    with pytest.raises(SwitchoverRefused, match="a switchover of broker-a is already running"):
         await site.begin()
     await site.until(PHASES.CONFIRM)
     site.serve(2)
@@ -95,7 +95,7 @@ async def test_switchovers_of_sets_that_run_at_one_time_have_a_limit(site):
         await site.controller.a_set(1, 2, name=name)
         await site.controller.heartbeat(1, 2, name=name)
         await site.switchovers.begin(name, SwitchoverRequest())
-    with pytest.raises(SwitchoverRefused, match=f"{RUNNING_MAX} switchovers are under way"):
+    with pytest.raises(SwitchoverRefused, match=f"{RUNNING_MAX} switchovers are running"):
         await site.begin()
 
 
@@ -106,7 +106,7 @@ def longest_hold_ms(site):
 
 async def test_refused_switchover_is_counted_and_changes_nothing(site):
     before = site.stored
-    with pytest.raises(SwitchoverRefused, match=r"broker-a has no broker 9, but \[1, 2, 3\]"):
+    with pytest.raises(SwitchoverRefused, match=r"broker-a has no broker 9; it has \[1, 2, 3\]"):
         await site.begin(broker_id=9)
     with pytest.raises(SetNotFound, match="there is no broker set broker-z"):
         await site.switchovers.begin("broker-z", SwitchoverRequest())
@@ -170,7 +170,7 @@ async def test_election_that_cannot_be_stored_ends_a_switchover_and_releases_cli
     await site.until(PHASES.HOLD)
     monkeypatch.setattr(site.controller.backend, "commit", fails)
     failed = await site.until(PHASES.FAILED)
-    assert failed.problem.startswith("broker 2 was not elected: nothing was changed, or it is not known")
+    assert failed.problem.startswith("broker 2 was not elected: nothing was changed, or the outcome is unknown")
     assert (site.stored.master, site.is_held()) == (1, False)
 
 

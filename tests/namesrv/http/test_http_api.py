@@ -105,7 +105,7 @@ async def test_sets_that_are_away_are_listed_and_counted_until_they_are_forgotte
     status, body = await site.get("/v1/brokers/broker-b")
     assert (status, body["error"]["message"]) == (
         404,
-        "No broker of the name broker-b is registered now: see /v1/broker-sets/away.",
+        "No broker named broker-b is registered now: see /v1/broker-sets/away.",
     )
 
     status, body = await site.get("/v1/topics/Orders/route")
@@ -349,7 +349,7 @@ async def test_nsaddr_is_refused_while_draining(ready_site):
     ("path", "status", "code", "sentence"),
     [
         ("/nope", 404, "not_found", "There is nothing at /nope; see /v1/openapi.json."),
-        ("/v1/brokers/nope", 404, "not_found", "No broker of the name nope is registered."),
+        ("/v1/brokers/nope", 404, "not_found", "No broker named nope is registered."),
         ("/v1/topics/nope/route", 404, "not_found", "No registered broker has the topic nope."),
         ("/v1/kv/nope", 404, "not_found", "There is no KV namespace nope."),
         ("/v1/topics?limit=0", 400, "bad_request", "limit must be a whole number from 1 to 1000, not 0."),
@@ -361,7 +361,7 @@ async def test_nsaddr_is_refused_while_draining(ready_site):
             "/v1/topics?cursor=x",
             400,
             "bad_request",
-            "cursor must be the nextCursor of the page before, of the same list.",
+            "cursor must be the nextCursor of the previous page of the same list.",
         ),
         ("/v1/topics?page=2", 400, "bad_request", "/v1/topics has no parameter page; it takes prefix, limit, cursor."),
         ("/v1/config?a=1", 400, "bad_request", "/v1/config has no parameter a; it takes none."),

@@ -92,7 +92,7 @@ async def test_deletion_that_was_forgotten_leaves_the_file(tmp_path, monkeypatch
 
 async def test_two_managers_do_not_share_a_file(tmp_path):
     async with embedded(tmp_path):
-        with pytest.raises(FileProblem, match="another process has it: give each offset manager a folder of its own"):
+        with pytest.raises(FileProblem, match="another process uses it: give each offset manager its own folder"):
             LogFile(tmp_path, "embedded", CLOCK, print)
 
 

@@ -305,7 +305,7 @@ async def test_load_during_which_the_lead_was_lost_and_won_again_sends_nothing(t
 
         with monkeypatch.context() as patch:
             patch.setattr(site.store, "_newest_records", wins_again)
-            with pytest.raises(Deposed, match="led no more while it loaded"):
+            with pytest.raises(Deposed, match="lost the lead while it loaded"):
                 await site.load()
         assert (await site.load()).offsets() == acknowledged
 

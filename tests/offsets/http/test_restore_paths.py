@@ -33,7 +33,7 @@ def test_there_are_no_repairs_and_no_operations(manager):
         ("restore", {"writer": "ann", "moment": "former"}, 404, "no broker set of cluster DefaultCluster"),
         ("restore", {"writer": "ann", "moment": "yesterday"}, 422, "moment"),
         ("undo", {"writer": "ann", "operationId": "x@10.0.0.7:1"}, 404, "10.0.0.7:1"),
-        ("export", {"dialect": "client", "source": "manager"}, 422, "give it"),
+        ("export", {"dialect": "client", "source": "manager"}, 422, "give group"),
         ("export", {"dialect": "broker", "source": "readings", "brokerName": "b"}, 404, "no reading"),
     ],
 )

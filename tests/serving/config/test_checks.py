@@ -8,8 +8,8 @@ from serving.config.checks import BadOption, ConfigError, bad_option, conflicts
 KEYS = {"broker_access_key": "u", "broker_secret_key": "p"}
 NAMED = {"broker_access_addresses": "10.0.0.0/8"}
 FOR_WHOM = (
-    "set as well, because there are keys: the addresses or networks of the brokers that requests are signed for, such "
-    "as 10.0.0.0/16;broker-a.example.org:10911 (or brokers are verified: tls.enable=true, tls.client.authServer=true, "
+    "set as well, because keys are set: addresses or networks of the brokers whose requests are signed, such as "
+    "10.0.0.0/16;broker-a.example.org:10911 (or verify brokers: tls.enable=true, tls.client.authServer=true, "
     "tls.client.trustCertPath and tls.test.mode.enable=false)"
 )
 TO_BE_NAMED = ("broker_access_addresses", FOR_WHOM)

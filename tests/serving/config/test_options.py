@@ -118,7 +118,7 @@ def test_text_that_is_needed_cannot_be_blank(kind):
 def test_the_allowed_texts_name_whether_blank_is_one():
     assert Text().allowed.startswith("text of at most 4096 characters")
     assert Text(may_be_blank=False).allowed.startswith("text that is not blank, of at most 4096 characters")
-    assert FilePath().allowed == "a path on this machine, no URI, of at most 4096 characters"
+    assert FilePath().allowed == "a path on this machine, not a URI, of at most 4096 characters"
 
 
 def test_a_uri_is_no_path():

@@ -51,12 +51,12 @@ def test_mistakes_are_named_with_line_and_place():
 
 def test_other_shape_and_too_many_tables_are_refused():
     assert refusal("shelf = 1").startswith("the document is a list of shelves: [[shelf]] in TOML")
-    assert refusal("[[shelf]]\n" * 4) == "4 shelves, of at most 3"
+    assert refusal("[[shelf]]\n" * 4) == "4 shelves are too many; the limit is 3"
     assert refusal("shelf = [1]") == "shelf 1: 1 is no shelf, but a table of size is"
 
 
 def test_json_that_is_none_is_refused():
-    with pytest.raises(TablesRefused, match="no JSON"):
+    with pytest.raises(TablesRefused, match="not JSON"):
         json_document("{")
 
 

@@ -100,7 +100,7 @@ def test_a_protected_property_refuses_the_whole_request(key):
 @pytest.mark.parametrize(
     ("change", "why", "instead"),
     [
-        ("listenPort=1", "it is where a server listens", "--listen-port, RMQ_NAMESRV_LISTEN_PORT"),
+        ("listenPort=1", "it decides where the server listens", "--listen-port, RMQ_NAMESRV_LISTEN_PORT"),
         ("enableTopicList=true", "configBlackList names it", "--enable-topic-list, RMQ_NAMESRV_ENABLE_TOPIC_LIST"),
         (
             "connectionsMax=1",

@@ -149,7 +149,7 @@ def test_thousands_of_mistakes_are_named_in_part():
 
 
 def test_number_of_thousands_of_digits_is_refused():
-    assert mistakes_of(f'[[policy]]\ntopic = "orders"\nmin = {"9" * 5000}')[0].startswith("no TOML: ")
+    assert mistakes_of(f'[[policy]]\ntopic = "orders"\nmin = {"9" * 5000}')[0].startswith("not TOML: ")
 
 
 def test_text_that_is_no_toml_is_refused_with_its_line():

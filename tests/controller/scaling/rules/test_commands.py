@@ -47,7 +47,7 @@ def test_grow_on_its_way_back_is_shown_as_it_was_requested_with_the_reason():
     ("resize", "text"),
     [
         (a_grow(ResizePhase.DONE), "resize-1 has ended: DONE"),
-        (a_grow(ResizePhase.ROLLBACK, ends_as=ResizePhase.ABORTED), "is being undone already, in ROLLBACK"),
+        (a_grow(ResizePhase.ROLLBACK, ends_as=ResizePhase.ABORTED), "is already being undone, in ROLLBACK"),
         (an_ordered(ResizePhase.VERIFY, reached=3), "would mix the order of keys"),
         (a_gated(ResizePhase.RELEASE, reached=2), "would mix the order of keys"),
     ],
@@ -75,7 +75,7 @@ def test_resume_goes_on_where_brokers_are_brought_to_known_numbers(resize, phase
 
 
 def test_resize_that_goes_on_by_itself_is_not_resumed():
-    with pytest.raises(ResizeCommandRefused, match="is in DRAIN and goes on by itself"):
+    with pytest.raises(ResizeCommandRefused, match="is in DRAIN and continues by itself"):
         resumed(a_shrink(ResizePhase.DRAIN), NOW)
 
 
@@ -83,7 +83,7 @@ def test_waived_group_lets_a_blocked_resize_go_on():
     blocked = replace(a_shrink(ResizePhase.BLOCKED), resume_phase=ResizePhase.DRAIN)
     going = waived(blocked, "billing", ["billing"], NOW)
     assert (going.phase, going.options.waived_groups) == (ResizePhase.DRAIN, ("billing",))
-    with pytest.raises(ResizeCommandRefused, match="billing is waived already"):
+    with pytest.raises(ResizeCommandRefused, match="billing is already waived"):
         waived(going, "billing", ["billing"], NOW)
 
 
@@ -163,7 +163,7 @@ def test_keys_go_to_no_set_that_was_given_up(before, after):
     ("resize", "name", "text"),
     [
         (of_two_sets(a_grow(ResizePhase.DONE)), "broker-b", "resize-1 has ended: DONE"),
-        (of_two_sets(a_grow(ResizePhase.SEED)), "broker-x", "those that it has: broker-a, broker-b"),
+        (of_two_sets(a_grow(ResizePhase.SEED)), "broker-x", "has no set broker-x, but these: broker-a, broker-b"),
         (of_two_sets(a_grow(ResizePhase.PRECHECK)), "broker-b", "has changed nothing yet: abort it"),
         (a_grow(ResizePhase.SEED), BROKER, "broker-a is the last set of resize-1: bring it back, or delete TopicTest"),
     ],

@@ -44,14 +44,14 @@ def test_kind_of_resize_follows_from_the_numbers_and_the_order(queues, request_v
 @pytest.mark.parametrize(
     ("queues", "values", "text"),
     [
-        (0, {}, "0 queues are none"),
+        (0, {}, "0 queues are too few"),
         (4, {}, "TopicTest has 4 queues on every broker set already"),
         (6, {"is_static": True}, "is a static topic"),
         (6, {"is_ordered": True}, "is an ordered topic"),
         (6, {"order_conf": "broker-a:4"}, "orderTopicConf says broker-a:4"),
         (6, {"counts": {BROKER: QueueCounts(4, 4, 4)}}, "must be readable and writable"),
         (6, {"counts": {BROKER: QueueCounts(5, 4)}}, "brokers have different numbers of queues"),
-        (6, {"absent_sets": ("broker-z",)}, "broker-z belongs to the cluster, and no NameServer knows it"),
+        (6, {"absent_sets": ("broker-z",)}, "broker-z belongs to the cluster, but no NameServer knows it"),
     ],
 )
 def test_what_is_in_the_way_is_named(queues, values, text):
@@ -96,7 +96,7 @@ def test_grow_is_refused_if_nothing_shows_when_a_group_chooses_new_queues(queues
     plan = plan_of(queues, groups=groups, offsets={"billing": {3: 5}}, request=request_values)
     problem = "group billing chooses its queues itself, and does not show when it reads new ones"
     assert any(problem in each for each in plan.problems) == is_refused == bool(plan.problems)
-    assert any("and has to choose the new ones" in each for each in plan.warnings) == (queues == 6)
+    assert any("and must choose the new ones" in each for each in plan.warnings) == (queues == 6)
     assert plan.groups[0].kind == "assigned"
 
 
@@ -105,7 +105,7 @@ def test_grow_is_refused_while_a_group_that_chose_its_queues_is_offline(request_
     offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ASSIGNED)
     plan = plan_of(6, groups=[offline], offsets={"billing": {3: 5}}, request=request_values)
     assert any("mqadmin deleteSubGroup" in each for each in plan.problems)
-    assert any("and has to choose the new ones" in each for each in plan.warnings)
+    assert any("and must choose the new ones" in each for each in plan.warnings)
 
 
 @pytest.mark.parametrize("queues", [2, 6])
@@ -151,7 +151,7 @@ def test_offline_group_with_lag_has_to_be_waived():
 def test_waived_group_that_the_topic_does_not_have_is_a_warning():
     request = {"options": ResizeOptions(waived_groups=("billing", "biling"))}
     warnings = plan_of(2, groups=[a_group()], offsets={"billing": {3: 5}}, request=request).warnings
-    assert "biling is waived, and is no group of TopicTest now" in warnings
+    assert "biling is waived, but is not a group of TopicTest now" in warnings
     assert not any("billing," in each for each in warnings)
 
 
@@ -257,7 +257,7 @@ def test_order_conf_that_came_after_the_request_rejects_the_resize():
 
 
 def test_plan_warns_of_sets_that_are_away_and_of_nothing_while_none_is():
-    sentence = "broker-y is away: if it has TopicTest, it comes back with its former numbers (rmq broker list)"
+    sentence = "broker-y is away: if it has TopicTest, it returns with its former queue numbers (rmq broker list)"
     assert plan_of(6, away_sets=("broker-y",), former_sets=("broker-y",)).warnings[0] == sentence
     assert not any("former" in each for each in plan_of(6).warnings)
 
@@ -275,5 +275,5 @@ def test_sets_of_an_earlier_resize_and_of_the_order_conf_that_are_in_no_route_ar
     values = {"order_conf": "broker-a:4;broker-x:4", "former_sets": (BROKER, "broker-y")}
     warnings = plan_of(6, request={"ordered": "pause"}, **values).warnings
     assert "orderTopicConf names broker-x, which is in no route of the topic: it is not resized" in warnings
-    assert "broker-y had the topic at an earlier resize, and is in no route of it now: it is not resized" in warnings
+    assert "broker-y had the topic at an earlier resize, but is no longer in its route: it is not resized" in warnings
     assert not any(each.startswith(f"{BROKER} had the topic") for each in warnings)

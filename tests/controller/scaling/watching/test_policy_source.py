@@ -79,7 +79,7 @@ async def test_mistake_is_logged_once_with_its_line_and_the_policies_before_stay
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(None, "cannot be read: No such file"), (b"\xff\xfe", "is no UTF-8 text"), (b"=", "no TOML")],
+    [(None, "cannot be read: No such file"), (b"\xff\xfe", "is no UTF-8 text"), (b"=", "not TOML")],
 )
 async def test_start_with_an_unreadable_file_has_no_policies(controller, file, content, problem):
     if content is not None:

@@ -158,14 +158,15 @@ def test_two_rules_of_one_set_or_pattern_for_the_same_peers_are_refused(first, s
 
 
 def test_too_many_rules_and_networks_are_refused():
-    assert mistakes_of(rule(set='"a"') * (RULES_MAX + 1)) == [f"{RULES_MAX + 1} role addresses, of at most {RULES_MAX}"]
+    problem = f"{RULES_MAX + 1} role addresses are too many; the limit is {RULES_MAX}"
+    assert mistakes_of(rule(set='"a"') * (RULES_MAX + 1)) == [problem]
     networks = [", ".join(f'"10.{n}.{m}.0/24"' for m in range(NETWORKS_MAX - 1)) for n in range(2)]
     text = "".join(rule(set=f'"broker-{n}"', networks=f"[{each}]") for n, each in enumerate(networks))
     assert f"more than {NETWORKS_MAX} different networks" in mistakes_of(text)[0]
 
 
 def test_text_that_is_no_toml_is_refused():
-    assert mistakes_of("[[roleAddress")[0].startswith("no TOML: ")
+    assert mistakes_of("[[roleAddress")[0].startswith("not TOML: ")
 
 
 def test_addresses_are_verified_or_not_and_nothing_between():
