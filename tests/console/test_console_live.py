@@ -261,6 +261,6 @@ async def test_streams_of_pages_end_in_order_when_the_server_stops():
 async def test_no_stream_opens_once_the_server_stops():
     changes = live.LiveChanges([])
     changes.end_pages()
-    with pytest.raises(Unavailable, match="stops"):
+    with pytest.raises(Unavailable, match="is stopping"):
         changes.open([], "")
     await changes.close()

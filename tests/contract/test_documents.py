@@ -93,9 +93,9 @@ async def test_largest_document_is_stored_and_a_larger_one_refused_with_its_size
     [
         ("x" * 256, b"{}", "256 characters; shorten it to 255"),
         ("\ud800", b"{}", "cannot encode"),
-        ("Orders", b"{", "no JSON"),
-        ("Orders", b'"\xff"', "no JSON"),
-        ("Orders", b"", "no JSON"),
+        ("Orders", b"{", "not JSON"),
+        ("Orders", b'"\xff"', "not JSON"),
+        ("Orders", b"", "not JSON"),
     ],
 )
 async def test_document_that_no_store_takes_is_refused_with_its_fault(backend, name, value, fault):

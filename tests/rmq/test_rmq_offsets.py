@@ -264,13 +264,13 @@ def test_a_name_of_which_nothing_is_known_is_said(rmq, words):
     [
         (("offsets", "undo", "absent", "--yes"), 4, "absent"),
         (("offsets", "undo", "../x?y", "--yes"), 4, "../x?y"),
-        (("offsets", "repairs", "999"), 4, "no run 999"),
+        (("offsets", "repairs", "999"), 4, "no repair run 999"),
         (("group", "restore", "g", "--moment", "yesterday"), 2, "--moment: yesterday is not a time"),
         (("group", "restore", "g", "--moment", "2001-01-01T00:00:00Z", "--yes"), 1, "nothing can be written"),
         (("offsets", "restore", "--cluster", "c9", "--moment", "former", "--yes"), 4, "c9"),
         (("offsets", "import", "absent.json", "--target", "broker"), 2, "absent.json cannot be read"),
         (("offsets", "export", "/nowhere/f", "--broker", "broker-a"), 2, "/nowhere/f cannot be written"),
-        (("offsets", "export", "f", "--dialect", "client"), 1, "give it"),
+        (("offsets", "export", "f", "--dialect", "client"), 1, "give group"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(rmq, words, code, sentence):
