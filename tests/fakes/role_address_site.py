@@ -61,7 +61,12 @@ class Site:
 
         starts = len(self.events("server_ready"))
         running = asyncio.create_task(run())
-        await eventually(lambda: self.events("server_ready")[starts:], seconds=SOON_S, what="it serves")
+        await eventually(
+            lambda: self.events("server_ready")[starts:] or running.done(), seconds=SOON_S, what="it serves"
+        )
+        if running.done():
+            # It could not start.
+            running.result()
         try:
             await self.register(MASTER, SLAVE)
             yield self
