@@ -61,7 +61,7 @@ coverage: $(VENV)/.dev
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
-## test: the fast checks, all rules and servers, and a smoke of each real peer; some eleven minutes on two cores
+## test: the fast checks, all rules and servers, and a smoke of each real peer; some ten minutes on two cores
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check collect
 	$(PYTEST) -m "not soak and not broad"
