@@ -216,7 +216,7 @@ def test_offsets_are_reset_by_queue_skipped_cloned_and_deleted(pair):
         (("cleanBrokerMetadata", "-a", "{controller}", "-bn", "broker-a", *CLUSTER), 1, "code 2009"),
         (("cleanBrokerMetadata", "-a", "{controller}", "-bn", "broker-a"), 2, "clusterName option can not be empty"),
         (("updateTopic", "-t", "T", "-b", "{b}", "-p", "9"), 2, "topicPermission value: 9 is invalid"),
-        (("updateTopic", "-t", "T", "-b", "{b}", "-r", "many"), 2, "-r: many is no number"),
+        (("updateTopic", "-t", "T", "-b", "{b}", "-r", "many"), 2, "-r: many is not a number"),
         (("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "never"), 2, "never is not a time"),
         (("brokerStatus", "-b", "127.0.0.1:1"), 3, "cannot connect"),
         (("producerConnection", "-g", PRODUCERS + "-gone", "-t", TOPIC), 1, "refused with code 1"),
