@@ -107,12 +107,16 @@ async def test_nothing_is_done_that_could_not_be_stored(broker, controller):
 
 
 async def test_operation_that_could_not_be_stored_as_ended_is_tried_again(broker, controller):
-    started = await controller.scaling.start(request())
-    await controller.until(lambda: (TOPIC, ResizePhase.VERIFY) in controller.listener.phases)
+    broker.topic["readQueueNums"] = broker.topic["writeQueueNums"] = 8
+    held = broker.held[RUNTIME] = asyncio.Event()
+    operation = stored(broker, ResizePhase.VERIFY)
+    await controller.scaling.operations.add(operation)
+    await controller.until(lambda: RUNTIME in broker.seen)
     controller.backend.fails = True
+    held.set()
     await controller.until(lambda: controller.listener.faults)
     controller.backend.fails = False
-    await controller.ended(started, ResizePhase.DONE)
+    await controller.ended(operation, ResizePhase.DONE)
 
 
 # Commands of operators
