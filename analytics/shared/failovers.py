@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 from analytics.shared.days import MINUTE_US
 from analytics.shared.rows import timed
 
-#: The beginning of an election is computed from its length in whole ms: so much too early at most.
-ROUNDED_US: Final = 1_000
+#: The controller reads when an election begins just before it tells of the death, and the moment is computed from a
+#: length in whole ms: so much before the death at most.
+ROUNDED_US: Final = 10_000
 
 #: A master deposed by an operator, or on a broker's request, was not detected as dead.
 UNDETECTED_CAUSES: Final = ("operator", "switchover", "broker", "manual")

@@ -97,7 +97,7 @@ def odd_elections():
         election(71 * s, "double", 3, old_master=2, new_master=1, broker_addr="double-1:1"),
         # As a controller writes it: when an election began is its end less its length, in whole ms.
         reported(10 * s + 500, "failure_detected", "round", broker_id=1, silent_ms=200, master_epoch=3),
-        reported(10 * s + 9, "election_started", "round", failover_id="c/round/4", cause="master_dead", **WHO_LED),
+        reported(10 * s - 4_500, "election_started", "round", failover_id="c/round/4", cause="master_dead", **WHO_LED),
         election(10 * s + 23_018, "round", 4, failover_id="c/round/4", cause="master_dead"),
         # To and fro within seconds.
         election(50 * s, "swift", 2, broker_addr="swift-2:1"),

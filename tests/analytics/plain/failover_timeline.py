@@ -70,11 +70,11 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         "visible_first": first,
         "visible_last": last,
     }
-    # Its beginning is told by its length in whole ms.
+    # Its beginning is read just before the death is told, and told by its length in whole ms.
     if moments["detected"] and moments["election_started"]:
         begun_us = moments["election_started"]
         moments["election_started"] = (
-            max(begun_us, moments["detected"]) if begun_us + 1000 >= moments["detected"] else begun_us
+            max(begun_us, moments["detected"]) if begun_us + 10_000 >= moments["detected"] else begun_us
         )
     watching = [ns for ns in servers(rows) if _was_there(rows, ns, election["event_time"])]
     missing = sorted({name.removesuffix("_first").removesuffix("_last") for name in MOMENTS if moments[name] is None})
