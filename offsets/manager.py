@@ -41,7 +41,7 @@ from serving.telemetry.telemetry import Telemetry
 from store.store import ControllerMember, StoreError
 
 if TYPE_CHECKING:
-    from serving.http.endpoints import Endpoint
+    from serving.http.paths import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
 #: Requests of repairs and restores under way.

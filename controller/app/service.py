@@ -63,7 +63,7 @@ from store.store import ControllerMember, SetStore, StoreBackend, StoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from serving.http.endpoints import Endpoint
+    from serving.http.paths import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
 

@@ -17,8 +17,14 @@ from controller.decisions.cluster_view import ClusterView
 from controller.decisions.known_log_ends import known_at_election, known_log_ends
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.refusals import EpochsUsedUp, SetUnknown
-from controller.sets.broker_set import MASTER_EPOCH_MAX, BrokerSet
-from controller.sets.events import EpochStarted, MasterElected, MasterEpochRaised, MasterLost
+from controller.sets.broker_set import (
+    MASTER_EPOCH_MAX,
+    BrokerSet,
+    EpochStarted,
+    MasterElected,
+    MasterEpochRaised,
+    MasterLost,
+)
 from controller.sets.stored_set import SetDecision, StoredSet
 
 #: While a master may add to the logs of the others, no heartbeat tells where they end.

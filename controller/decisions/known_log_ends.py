@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
-from controller.sets.broker_set import BrokerSet
-from controller.sets.events import EpochWritten, LogEndsKnown
+from controller.sets.broker_set import BrokerSet, EpochWritten, LogEndsKnown
 
 
 def known_log_ends(

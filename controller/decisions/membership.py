@@ -23,12 +23,16 @@ from controller.refusals import (
     StaleSyncStateSetEpoch,
     SyncStateSetRefused,
 )
-from controller.sets.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet, Floor
-from controller.sets.events import (
+from controller.sets.broker_set import (
+    FIRST_BROKER_ID,
+    RAISED_EPOCH_MAX,
+    RECOVERY_MARGIN,
     BrokerAddressChanged,
     BrokerIdApplied,
+    BrokerSet,
     BrokersRegistered,
     Event,
+    Floor,
     MasterEpochRaised,
     MasterLost,
     PlacesFreed,

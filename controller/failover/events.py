@@ -23,8 +23,7 @@ from controller.failure_detection.suspicion import (
     ProbeOutcome,
     SuspicionReason,
 )
-from controller.sets.broker_set import BrokerSet, SetHealth
-from controller.sets.events import MasterLost, ReplicaAdopted
+from controller.sets.broker_set import BrokerSet, MasterLost, ReplicaAdopted, SetHealth
 from history.rows import BrokerRef, HistoryRow, Moment, Record, RowMaker
 from history.schemas import CONTROLLER
 from history.server_rows import lifecycle

@@ -22,8 +22,7 @@ from controller.failover.set_writer import ClusterState, SetWriter
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey, LastHeartbeat, Source
 from controller.failure_detection.senders import Reachability, Senders
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, HostsChangeKind, Probe, ProbeOutcome
-from controller.sets.broker_set import BrokerSet
-from controller.sets.events import SyncStateSetAltered
+from controller.sets.broker_set import BrokerSet, SyncStateSetAltered
 from controller.sets.stored_set import Reply, SetDecision, StoredSet
 from remoting.protocol.errors import RequestRefused
 

@@ -1,6 +1,6 @@
 """How far the logs of brokers are at this moment, as they answer themselves, and on how many a confirmed message is.
 
-Heartbeats are up to a second old, and of different moments. `log_end_queries.py` queries, `decisions/election.py`
+Heartbeats are up to a second old, and of different moments. `wire/broker_queries.py` queries, `decisions/election.py`
 decides.
 """
 

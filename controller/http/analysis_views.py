@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from serving.config.checks import shortened
-from serving.http.endpoints import Parameter
-from serving.http.paths import get
+from serving.http.paths import Parameter, get
 from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page, view_of
 from serving.shapes.controller import AnalysisColumn, AnalysisItem, AnalysisListing, AnalysisRows
 

@@ -9,8 +9,7 @@ from controller.failover.election_log import ElectionLog
 from controller.failover.group import Group
 from controller.refusals import NotLeader
 from controller.sets.broker_set import BrokerSet
-from serving.http.endpoints import Parameter
-from serving.http.paths import get
+from serving.http.paths import Parameter, get
 from serving.http.views import StateConflict, Unavailable, ViewRequest, requested_number
 from serving.shapes.controller import MasterListing, MemberAddressView, SetMasterView
 from store.set_changes import TooManyWaits

@@ -19,8 +19,7 @@ from controller.scaling.watching.service import Autoscaler
 from controller.scaling.watching.watched_topic import TopicDecision
 from serving.config.stored_config import StoredConfig
 from serving.config.table_documents import TablesRefused
-from serving.http.endpoints import LIMIT, Parameter
-from serving.http.paths import get, post, put
+from serving.http.paths import LIMIT, Parameter, get, post, put
 from serving.http.views import (
     HttpRefused,
     NotFound,

@@ -9,16 +9,15 @@ from controller.callbacks.service import RoleCallbacks
 from controller.config import ControllerConfig
 from controller.refusals import NotLeader
 from controller.roles.changes import RoleHolder
+from controller.switchover.record import Switchover, SwitchoverRequest
 from controller.switchover.rolling_restart import RestartPhase, RollingRestart
 from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RestartRequest, RollingRestarts
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
-from controller.switchover.switchover import Switchover, SwitchoverRequest
 from remoting.clock import Clock
 from serving.config.callback_target import is_url
 from serving.config.stored_config import StoredConfig
-from serving.http.endpoints import LIMIT, Parameter
 from serving.http.pages import with_prefix
-from serving.http.paths import get, post
+from serving.http.paths import LIMIT, Parameter, get, post
 from serving.http.views import (
     NotFound,
     StateConflict,

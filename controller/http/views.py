@@ -23,10 +23,9 @@ from controller.switchover.rolling_restarts import RollingRestarts
 from controller.switchover.service import Switchovers
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
-from serving.http.endpoints import EVENT_STREAM_TYPE, LIMIT, Parameter
 from serving.http.history_views import HistoryReader, PastLifeViews
 from serving.http.pages import ListPage, with_prefix
-from serving.http.paths import get
+from serving.http.paths import EVENT_STREAM_TYPE, LIMIT, Parameter, get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
 from serving.http.views import NotFound, Unavailable, ViewRequest, requested_page, view_of
 from serving.metrics.health import Health, Serving

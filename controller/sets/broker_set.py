@@ -1,7 +1,7 @@
 """One broker set as the controller keeps it, and the only place where its epochs move.
 
 Answers to `BrokerReplicaInfo` and `SyncStateInfo` (docs/protocol/controller.md 2.1, 2.2). Immutable: an event makes
-another.
+another, as `decisions/` decides.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,114 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.sets import events
+
+class BrokerIdApplied(msgspec.Struct, frozen=True):
+    """A broker took an id; the set begins with the first."""
+
+    broker_id: int
+    address: str
+    #: What the broker sends again if the answer did not reach it; blank of one that comes back with its id.
+    check_code: str
+    #: Where the request came from; blank if unknown, as of the next one.
+    host: str = ""
+
+
+class BrokersRegistered(msgspec.Struct, frozen=True):
+    """Brokers that applied for their ids have registered: they keep their places."""
+
+    broker_ids: frozenset[int]
+
+
+class PlacesFreed(msgspec.Struct, frozen=True):
+    """Ids whose brokers never registered gave their places to others; they get in again when they register."""
+
+    broker_ids: frozenset[int]
+
+
+class ReplicaAdopted(msgspec.Struct, frozen=True):
+    """A broker came with an id that is not known here, and keeps it."""
+
+    broker_id: int
+    address: str
+    host: str = ""
+
+
+class RebuildingBegun(msgspec.Struct, frozen=True):
+    """A set without a first master turned out to be one whose state was lost: a broker of it has an id already."""
+
+
+class BrokerAddressChanged(msgspec.Struct, frozen=True):
+    """A broker came back at another address."""
+
+    broker_id: int
+    address: str
+
+
+class MasterElected(msgspec.Struct, frozen=True):
+    """A broker became master; the SyncStateSet is it alone."""
+
+    broker_id: int
+
+
+class EpochStarted(msgspec.Struct, frozen=True):
+    """The elected begins its epoch where its log ends: what other logs have beyond that does not count any more."""
+
+    #: The last epoch in its log until then, and the end of the log in bytes; -1 where they are not known.
+    log_epoch: int
+    max_offset: int
+
+
+class LogEndsKnown(msgspec.Struct, frozen=True):
+    """Brokers are known to have had so much of the log of their set: bytes, by broker id."""
+
+    log_ends: Mapping[int, int]
+
+
+class EpochWritten(msgspec.Struct, frozen=True):
+    """The master writes under another epoch than was thought: the list of its log took no later one, or took one."""
+
+    log_epoch: int
+
+
+class MasterLost(msgspec.Struct, frozen=True):
+    """There is no master; who was in sync is still known."""
+
+
+class SyncStateSetAltered(msgspec.Struct, frozen=True):
+    """The master reported who is in sync with it."""
+
+    members: frozenset[int]
+
+
+class ReplicasRemoved(msgspec.Struct, frozen=True):
+    """An operator took brokers out of the set for good."""
+
+    broker_ids: frozenset[int]
+
+
+class MasterEpochRaised(msgspec.Struct, frozen=True):
+    """Brokers know a higher master epoch than the store, after a restored backup or a lost store."""
+
+    master_epoch: int
+
+
+Event = (
+    BrokerIdApplied
+    | BrokersRegistered
+    | PlacesFreed
+    | ReplicaAdopted
+    | RebuildingBegun
+    | BrokerAddressChanged
+    | MasterElected
+    | EpochStarted
+    | LogEndsKnown
+    | EpochWritten
+    | MasterLost
+    | SyncStateSetAltered
+    | ReplicasRemoved
+    | MasterEpochRaised
+)
+
 
 #: The first broker id that a controller hands out; 0 is what a master calls itself elsewhere.
 FIRST_BROKER_ID: Final = 1
@@ -103,40 +210,40 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         index = bisect_left(self.applied_ids, (broker_id + 1, 0))
         return index > 0 and broker_id <= self.applied_ids[index - 1][1]
 
-    def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901  # one case for each event
+    def apply(self, event: Event) -> "BrokerSet":  # noqa: C901  # one case for each event
         match event:
-            case events.BrokerIdApplied(broker_id, address, check_code, host):
+            case BrokerIdApplied(broker_id, address, check_code, host):
                 applied = self if broker_id < self.next_broker_id else self.with_applied_id(broker_id)
                 return applied.with_replica(broker_id, Replica(address, check_code, host))
-            case events.BrokersRegistered(broker_ids):
+            case BrokersRegistered(broker_ids):
                 return self.with_registered(broker_ids)
-            case events.PlacesFreed(broker_ids):
+            case PlacesFreed(broker_ids):
                 return self.without(broker_ids)
-            case events.ReplicaAdopted(broker_id, address, host):
+            case ReplicaAdopted(broker_id, address, host):
                 adopted = self.with_replica(broker_id, Replica(address, "", host))
                 adopted = replace(adopted, next_broker_id=max(self.next_broker_id, broker_id + 1))
                 members = {*self.sync_state_set, broker_id}
                 return adopted.with_sync_state_set(members) if self.is_rebuilding else adopted
-            case events.RebuildingBegun():
+            case RebuildingBegun():
                 return self.as_rebuilding().with_sync_state_set(self.replicas)
-            case events.BrokerAddressChanged(broker_id, address):
+            case BrokerAddressChanged(broker_id, address):
                 return self.with_replica(broker_id, replace(self.replicas[broker_id], address=address))
-            case events.MasterElected(broker_id):
+            case MasterElected(broker_id):
                 led = self.with_master(broker_id).with_sync_state_set({broker_id})
                 return replace(led, is_elected=True, is_rebuilding=False)
-            case events.EpochStarted(log_epoch, max_offset):
+            case EpochStarted(log_epoch, max_offset):
                 return self.with_epoch_start(log_epoch, max_offset)
-            case events.LogEndsKnown(log_ends):
+            case LogEndsKnown(log_ends):
                 return self.with_log_ends(log_ends)
-            case events.EpochWritten(log_epoch):
+            case EpochWritten(log_epoch):
                 return replace(self, epoch_start=EpochStart(log_epoch, self.epoch_start.offset))
-            case events.MasterLost():
+            case MasterLost():
                 return self.with_master(None)
-            case events.SyncStateSetAltered(members):
+            case SyncStateSetAltered(members):
                 return self.with_sync_state_set(members)
-            case events.ReplicasRemoved(broker_ids):
+            case ReplicasRemoved(broker_ids):
                 return self.with_registered(broker_ids).without(broker_ids)
-            case events.MasterEpochRaised(master_epoch):
+            case MasterEpochRaised(master_epoch):
                 return replace(self, master_epoch=max(self.master_epoch, master_epoch))
 
     def as_rebuilding(self) -> "BrokerSet":

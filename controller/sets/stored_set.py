@@ -4,8 +4,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from controller.sets.broker_set import BrokerSet, Floor
-from controller.sets.events import Event
+from controller.sets.broker_set import BrokerSet, Event, Floor
 
 Reply = TypeVar("Reply")
 
@@ -42,7 +41,7 @@ _decode_entry: Final = msgspec.json.Decoder(StoredSet).decode
 
 
 def decode_stored_set(text: str | bytes) -> StoredSet:
-    """Return what is stored; raises NewerEntry, and msgspec.DecodeError or UnicodeDecodeError for all else."""
+    """Return what is stored; raises NewerFormat, and msgspec.DecodeError or UnicodeDecodeError for all else."""
     if (written := _decode_format(text).format) > STORED_SET_FORMAT:
         raise NewerFormat(written)
     return _decode_entry(text)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
+from controller.switchover.record import ENDED, Switchover, SwitchoverPhase
 from controller.switchover.rolling_restart import RESTART_ENDED, RollingRestart
-from controller.switchover.switchover import ENDED, Switchover, SwitchoverPhase
 from serving.logging.events import Level
 from serving.telemetry.events import Count, Counter, Event, Gauge
 

@@ -12,6 +12,7 @@ import msgspec
 
 from controller.failover.requests import BrokerRequests
 from controller.switchover.events import RESTARTS, RollingRestartBegun, RollingRestartLookFailed, restart_entered
+from controller.switchover.record import BrokerId, SwitchoverPhase, SwitchoverRequest
 from controller.switchover.rolling_restart import (
     RestartFacts,
     RestartPhase,
@@ -23,7 +24,6 @@ from controller.switchover.rolling_restart import (
     waits_behind,
 )
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
-from controller.switchover.switchover import BrokerId, SwitchoverPhase, SwitchoverRequest
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from controller.failure_detection.heartbeats import LastHeartbeat
 from controller.failure_detection.log_ends import LogEnd
 from controller.sets.broker_set import BrokerSet
-from controller.switchover.switchover import Switchover, SwitchoverPhase
+from controller.switchover.record import Switchover, SwitchoverPhase
 
 #: A hold lasts at least so long before logs are compared: two proxies of one host look like one.
 HOLD_SETTLES_MS: Final = 150

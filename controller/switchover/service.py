@@ -20,7 +20,7 @@ from controller.roles.broker_roles import HOLD_MS_MAX, BrokerRoles
 from controller.sets.broker_set import BrokerSet
 from controller.switchover import events, rules
 from controller.switchover.events import switchover_entered
-from controller.switchover.switchover import HOLDING, Switchover, SwitchoverPhase, SwitchoverRequest
+from controller.switchover.record import HOLDING, Switchover, SwitchoverPhase, SwitchoverRequest
 from remoting.clock import Clock
 from remoting.protocol.errors import RequestRefused
 from serving.telemetry.events import Emit, Measure

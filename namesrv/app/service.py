@@ -42,7 +42,7 @@ from serving.telemetry.telemetry import Telemetry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from serving.http.endpoints import Endpoint
+    from serving.http.paths import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
 

@@ -1,4 +1,4 @@
-"""Encoded routes that are still true, so that a query costs a look-up instead of an encoding.
+"""Encoded routes that are still true, so that a query costs a look-up; `wire/route_requests.py` encodes them.
 
 Whoever changes a topic, a broker set or a setting that routes depend on drops the answers concerned in the same step
 (`changes.py`): an answer found here, or sent to a request that is known, is never older than the tables.

@@ -29,10 +29,9 @@ from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
-from serving.http.endpoints import EVENT_STREAM_TYPE, TEXT_TYPE, Parameter
 from serving.http.history_views import HistoryReader, PastLifeViews, PastRouteViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
-from serving.http.paths import delete, get
+from serving.http.paths import EVENT_STREAM_TYPE, TEXT_TYPE, Parameter, delete, get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
 from serving.http.views import HttpRefused, NotFound, ViewRequest, requested_page, view_of
 from serving.metrics.health import Health

@@ -15,8 +15,7 @@ from offsets.commits.rules import STORED, Entry, NotNow, OffsetsRefused, Result
 from offsets.commits.service import OffsetService, Unavailable
 from offsets.commits.stored import Change, RowName, StoredOffset, problem_of_writer, shown
 from offsets.commits.table import Scope
-from serving.http.endpoints import Parameter
-from serving.http.paths import get, post
+from serving.http.paths import Parameter, get, post
 from serving.http.views import HttpRefused, TooManyRequests, UnprocessableBody, ViewRequest
 from serving.http.views import Unavailable as Unavailable503
 from serving.shapes.offsets import DEFAULT_CLUSTER, Who

@@ -13,8 +13,7 @@ from offsets.order.overlaps import Overlap
 from offsets.order.service import OrderService
 from remoting.admin.message_queues import MessageQueue
 from remoting.clock import Clock
-from serving.http.endpoints import Parameter
-from serving.http.paths import get, post
+from serving.http.paths import Parameter, get, post
 from serving.http.views import HttpRefused, StateConflict, Unavailable, ViewRequest, requested_page
 from serving.shapes.offsets import (
     DEFAULT_CLUSTER,

@@ -6,8 +6,7 @@ import msgspec
 
 from offsets.readings.jumps import Jump, JumpCause
 from offsets.readings.readings import Readings, SetStatus
-from serving.http.endpoints import LIMIT, Parameter
-from serving.http.paths import get
+from serving.http.paths import LIMIT, Parameter, get
 from serving.http.views import HttpRefused, ViewRequest, requested_page
 
 #: Parameter of a request -> field of a jump.

@@ -10,8 +10,7 @@ from offsets.lead import Lead
 from offsets.repair.repairer import NotApplicable, Repairer
 from offsets.repair.runs import RepairedQueue, Run
 from offsets.sets.following import Following
-from serving.http.endpoints import Parameter
-from serving.http.paths import get, post
+from serving.http.paths import Parameter, get, post
 from serving.http.views import NotFound, StateConflict, ViewRequest, requested_page
 from serving.shapes.offsets import (
     ApplyBody,

@@ -27,8 +27,7 @@ from offsets.sets.following import Following
 from offsets.values import QueueKey, SetName
 from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX
 from serving.durable_file import DurableFileError
-from serving.http.endpoints import Parameter
-from serving.http.paths import get, post
+from serving.http.paths import Parameter, get, post
 from serving.http.views import (
     HttpRefused,
     NotFound,

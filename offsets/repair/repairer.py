@@ -1,7 +1,7 @@
 """Repairs offsets after the master of a set has changed: when, how long, in which mode, and what is kept. The edge.
 
-A change is followed by a run: one pass as soon as the new master serves (`one_pass.py`), then, for up to two minutes,
-further passes over groups whose members were not connected yet. In mode `report` a run writes nothing and says what it
+A change is followed by a run: one pass as soon as the new master serves (`repair_pass.py`), then further passes, for up
+to two minutes, over groups whose members were not connected yet. In mode `report` a run writes nothing and says what it
 would change; `apply` decides anew from the same readings, by the same rules, and writes.
 
 Only the manager that leads decides and writes. The others prove the log too: fingerprints of messages that are lost
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from offsets.at_broker import BROKER_FAILURES, AtBroker, NotServing, OtherBroker
 from offsets.kept_documents import KeptDocuments
 from offsets.readings.reading import KnownBefore
-from offsets.repair.one_pass import Allowed, RepairPass
+from offsets.repair.repair_pass import Allowed, RepairPass
 from offsets.repair.rules import SENT_BACK_WITHIN_MS
 from offsets.repair.runs import (
     OFFSETS_TO_REPAIR,

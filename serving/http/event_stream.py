@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import HttpVersion11, hdrs, web
 
 from serving.http.connections import STALL_S, cancelled_with_client
-from serving.http.endpoints import EVENT_STREAM_TYPE
+from serving.http.paths import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import EventStream
 
 #: Proxies pass events on at once: nginx would collect some kilobytes first.

@@ -11,8 +11,7 @@ import msgspec
 from remoting.clock import SystemClock
 from remoting.protocol.shapes.history import PastLife, PastQuery, PastRouteChanges, PastRoutes, nothing_known
 from serving.config.server_config import ServerConfig
-from serving.http.endpoints import Parameter
-from serving.http.paths import get
+from serving.http.paths import Parameter, get
 from serving.http.views import HttpRefused, Places, Unavailable, ViewRequest, requested_number
 
 #: Queries that are worked on at a time, and those that wait; others are answered 429.

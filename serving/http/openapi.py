@@ -10,7 +10,7 @@ from serving import __version__
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http.admin_access import CLIENT_PROPERTY, PROPERTY
-from serving.http.endpoints import JSON_TYPE, Endpoint, Parameter
+from serving.http.paths import JSON_TYPE, Endpoint, Parameter
 from serving.http.views import ErrorAnswer
 
 #: Where the description itself is answered.

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from serving.config.checks import shortened
-from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.paths import JSON_TYPE, Endpoint
 from serving.http.views import BodyTooLarge, HttpRefused, RequestTimedOut, UnprocessableBody, UnsupportedMediaType
 
 #: Seconds in which a body has to come.

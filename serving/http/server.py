@@ -28,9 +28,9 @@ from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
 from serving.http.connections import CONNECTIONS, HttpConnections, cancelled_with_client
 from serving.http.denials import begin_try, record_denial
-from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
+from serving.http.paths import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.request_bodies import read_body
 from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
 from serving.http.same_site import check_on_loopback

@@ -52,7 +52,7 @@ from serving.process.start import StartFailed
 from serving.process.system_limits import raised_file_limit, room_for_connections, usable_memory_bytes, with_shares
 
 if TYPE_CHECKING:
-    from serving.http.endpoints import Endpoint
+    from serving.http.paths import Endpoint
     from serving.http.server import HttpServer
     from serving.process.allocator import FreeMemory
 

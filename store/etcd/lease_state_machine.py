@@ -1,7 +1,7 @@
 """Who leads a group of controllers, as one of them knows it: what it does next, and until when it may lead.
 
 The leader is who holds the key `leader` of the store, bound to a lease. Whoever leads stops by itself a margin before
-the lease can end, without asking anybody. Time is an argument; `stores/etcd_election.py` performs the steps. Answers to
+the lease can end, without asking anybody. Time is an argument; `lease.py` performs the steps. Answers to
 the roles of DLedger in the Java controller.
 """
 

@@ -13,8 +13,7 @@ from fakes.leadership_listener import eventually
 
 from controller.decisions.membership import Applicant, apply_id, new_set
 from controller.refusals import BrokerIdInvalid
-from controller.sets.broker_set import Floor
-from controller.sets.events import MasterElected, MasterLost
+from controller.sets.broker_set import Floor, MasterElected, MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
 from store.embedded import BATCH_MAX, EmbeddedStore, StoreInUse
 from store.store import Changed, EntryMoved, OutcomeUnknown, SetStore, StoreError, VersionedEntry

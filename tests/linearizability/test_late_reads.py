@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import SET, a_set
 
-from controller.sets.events import MasterLost
+from controller.sets.broker_set import MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
 from store.store import OutcomeUnknown, SetStore, VersionedEntry
 

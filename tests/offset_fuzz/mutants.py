@@ -11,7 +11,7 @@ from unittest import mock
 from offset_fuzz.world import Violation, World
 from offsets import at_broker, proof
 from offsets.proof import LogProof
-from offsets.repair import one_pass, repairer, rules
+from offsets.repair import repair_pass, repairer, rules
 from offsets.values import GroupKind, GroupMembers
 
 
@@ -31,7 +31,7 @@ def _second_end():
         # Whatever lies there now, as if it had been there.
         return await proved_offset(place_of, wanted, 1 << 60, 1 << 60)
 
-    return [mock.patch.object(one_pass, "proved_offset", mutated)]
+    return [mock.patch.object(repair_pass, "proved_offset", mutated)]
 
 
 def _reading_n():
@@ -72,13 +72,13 @@ def _changed_is_old_copy():
 
 def _looks_are_kept():
     """Places of messages are looked at once, although a topic may be made anew while members are awaited."""
-    make = one_pass.RepairPass.__init__
+    make = repair_pass.RepairPass.__init__
 
     def mutated(self, *values):
         make(self, *values)
-        self._looks = _NotCleared(one_pass._QueueLooks)
+        self._looks = _NotCleared(repair_pass._QueueLooks)
 
-    return [mock.patch.object(one_pass.RepairPass, "__init__", mutated)]
+    return [mock.patch.object(repair_pass.RepairPass, "__init__", mutated)]
 
 
 class _NotCleared(defaultdict):
@@ -107,12 +107,12 @@ def _no_check():
     make = repairer.RepairPass
 
     def mutated(at, epoch, known, changed_ms, allowed, clock):
-        allowed = one_pass.Allowed(allowed.writes, lambda: None, allowed.behind)
+        allowed = repair_pass.Allowed(allowed.writes, lambda: None, allowed.behind)
         return make(at, epoch, known, changed_ms, allowed, clock)
 
     return [
         mock.patch.object(repairer, "RepairPass", mutated),
-        mock.patch.object(one_pass, "WRITTEN_WITHIN_MS", 1 << 60),
+        mock.patch.object(repair_pass, "WRITTEN_WITHIN_MS", 1 << 60),
     ]
 
 

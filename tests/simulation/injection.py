@@ -2,9 +2,9 @@
 
 from contextlib import suppress
 
+from controller.switchover.record import SwitchoverRequest
 from controller.switchover.rolling_restarts import RestartRefused, RestartRequest
 from controller.switchover.service import SetNotFound, SwitchoverRefused
-from controller.switchover.switchover import SwitchoverRequest
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import RequestRefused

@@ -18,8 +18,16 @@ from controller.failover.group import Group
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.sets.broker_set import RECOVERY_MARGIN, BrokerSet, EpochStart
-from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
+from controller.sets.broker_set import (
+    RECOVERY_MARGIN,
+    BrokerIdApplied,
+    BrokerSet,
+    EpochStart,
+    MasterElected,
+    MasterEpochRaised,
+    MasterLost,
+    SyncStateSetAltered,
+)
 from controller.sets.stored_set import SetDecision, StoredSet
 from simulation import controllers
 from store.etcd import calls, client, etcd_store

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from controller_builders import SET, a_set, replicas
 
-from controller.sets.events import MasterLost
+from controller.sets.broker_set import MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
 from store.store import EntryMoved, SetStore, StoreError, VersionedEntry
 

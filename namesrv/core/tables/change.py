@@ -1,4 +1,4 @@
-"""What one event changes in the tables: decided in `registration.py` or `departure.py`, applied in `route_state.py`.
+"""What one event changes in the tables: decided in `registration.py` or `departure.py`, applied in `changes.py`.
 
 A change concerns one broker set and is a plain value; until it is applied nothing has happened.
 """
@@ -21,7 +21,7 @@ OLD_QUEUES_MAX = 1000
 
 
 class RouteTables(msgspec.Struct, frozen=True):
-    """The tables of one NameServer; rules read them, `route_state.py` alone changes them."""
+    """The tables of one NameServer; rules read them, `changes.py` alone changes them."""
 
     brokers: BrokerTable = msgspec.field(default_factory=BrokerTable)
     topics: TopicTable = msgspec.field(default_factory=TopicTable)

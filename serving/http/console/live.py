@@ -17,7 +17,7 @@ from yarl import URL
 from remoting.background_tasks import start_task
 from serving.http.console.peers import NumberedPeer, new_session
 from serving.http.console.shapes import LiveView, PeerChange, WatchedPeer
-from serving.http.endpoints import EVENT_STREAM_TYPE
+from serving.http.paths import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import DirectWriter, event_text
 from serving.http.views import TooManyRequests, Unavailable
 

@@ -17,7 +17,7 @@ from serving.config.checks import shortened
 from serving.http.connections import cancelled_with_client
 from serving.http.console.peers import NumberedPeer, new_session
 from serving.http.console.shapes import PeerView
-from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, TEXT_TYPE
+from serving.http.paths import ANSWER_HEADERS, JSON_TYPE, TEXT_TYPE
 from serving.http.request_bodies import BODY_S
 from serving.http.views import BodyTooLarge, HttpRefused, Places, RequestTimedOut, UnsupportedMediaType
 

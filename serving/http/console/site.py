@@ -26,8 +26,8 @@ from serving.http.console.relay import BadPeerAnswer, PeerRelay
 from serving.http.console.sessions import SESSION_MS, ConsoleSession, ConsoleSessions
 from serving.http.console.static_files import ConsoleFiles, StaticFile, load_files
 from serving.http.denials import begin_try, record_denial
-from serving.http.endpoints import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
+from serving.http.paths import ANSWER_HEADERS, JSON_TYPE, Endpoint
 from serving.http.request_bodies import read_body
 from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
 from serving.http.views import HttpRefused, NotFound

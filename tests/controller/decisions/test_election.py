@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, decide_election, elect
 from controller.refusals import EpochsUsedUp, SetUnknown
-from controller.sets.broker_set import MASTER_EPOCH_MAX, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
-from controller.sets.events import EpochStarted, LogEndsKnown, MasterElected, MasterEpochRaised, MasterLost
+from controller.sets.broker_set import (
+    MASTER_EPOCH_MAX,
+    RAISED_EPOCH_MAX,
+    RECOVERY_MARGIN,
+    BrokerSet,
+    EpochStarted,
+    LogEndsKnown,
+    MasterElected,
+    MasterEpochRaised,
+    MasterLost,
+)
 from controller.sets.stored_set import StoredSet
 
 LOST = ElectionRequest()

@@ -8,8 +8,7 @@ from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, decide_election, elect
 from controller.decisions.known_log_ends import known_log_ends
 from controller.failure_detection.log_ends import LogEnd, LogEnds
-from controller.sets.broker_set import EpochStart
-from controller.sets.events import EpochStarted, MasterElected, MasterLost, SyncStateSetAltered
+from controller.sets.broker_set import EpochStart, EpochStarted, MasterElected, MasterLost, SyncStateSetAltered
 from controller.sets.stored_set import StoredSet
 
 #: The heartbeats of these tests came at 0, when no master added to the logs any more.

@@ -7,7 +7,7 @@ from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, elect
 from controller.failure_detection.heartbeats import UNKNOWN
 from controller.failure_detection.log_ends import GROWTH_BYTES_MAX, LogEnd, LogEnds
-from controller.sets.events import MasterElected, MasterLost
+from controller.sets.broker_set import MasterElected, MasterLost
 
 LOST = ElectionRequest()
 THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3})}

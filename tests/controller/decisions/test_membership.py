@@ -30,13 +30,16 @@ from controller.refusals import (
     LimitReached,
     SetUnknown,
 )
-from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, Floor, Replica
-from controller.sets.events import (
+from controller.sets.broker_set import (
+    RAISED_EPOCH_MAX,
+    RECOVERY_MARGIN,
     BrokerAddressChanged,
     BrokerIdApplied,
+    Floor,
     MasterEpochRaised,
     MasterLost,
     RebuildingBegun,
+    Replica,
     ReplicaAdopted,
     ReplicasRemoved,
 )

@@ -13,7 +13,7 @@ from controller.refusals import (
     StaleSyncStateSetEpoch,
     SyncStateSetRefused,
 )
-from controller.sets.events import SyncStateSetAltered
+from controller.sets.broker_set import SyncStateSetAltered
 from controller.sets.stored_set import StoredSet
 
 ALIVE = {1, 2, 3}

@@ -7,8 +7,7 @@ from controller.failover import requests as control_module
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN
-from controller.sets.events import MasterElected
+from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, MasterElected
 from controller.sets.stored_set import StoredSet
 from remoting.protocol.codes import ResponseCode
 from store.store import OutcomeUnknown, VersionedEntry

@@ -11,7 +11,7 @@ from controller.failure_detection.log_ends import LogEnd
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.switchover.rolling_restarts import BROKERS_MAX, RUNNING_MAX
 from serving.http import openapi
-from serving.http.endpoints import BODY_BYTES_MAX
+from serving.http.paths import BODY_BYTES_MAX
 from serving.http.views import ErrorAnswer
 from store.store import ControllerMember
 

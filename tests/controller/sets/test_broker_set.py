@@ -7,11 +7,13 @@ from controller_builders import CLUSTER, SET, a_set, an_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.sets.broker_set import APPLIED_RANGES_MAX, BrokerSet, Floor
-from controller.sets.events import (
+from controller.sets.broker_set import (
+    APPLIED_RANGES_MAX,
     BrokerAddressChanged,
     BrokerIdApplied,
+    BrokerSet,
     BrokersRegistered,
+    Floor,
     MasterElected,
     MasterEpochRaised,
     MasterLost,

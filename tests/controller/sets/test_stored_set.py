@@ -3,8 +3,7 @@
 import pytest
 from controller_builders import CLUSTER, SET, a_set, an_address
 
-from controller.sets.broker_set import BrokerSet, Floor
-from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised
+from controller.sets.broker_set import BrokerIdApplied, BrokerSet, Floor, MasterElected, MasterEpochRaised
 from controller.sets.stored_set import SetDecision, StoredSet
 
 FLOOR = Floor(master_epoch=3, next_broker_id=2)

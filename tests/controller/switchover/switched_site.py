@@ -8,7 +8,7 @@ from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.sets.broker_set import BrokerSet
-from controller.switchover.switchover import SwitchoverRequest
+from controller.switchover.record import SwitchoverRequest
 from store.store import ControllerMember
 
 #: Generous: only waits that would never end end here.

@@ -7,10 +7,10 @@ from switched_site import SwitchedSet
 
 from controller.refusals import NotLeader
 from controller.switchover.events import RESTARTS_ENDED
+from controller.switchover.record import SwitchoverPhase
 from controller.switchover.rolling_restart import RestartPhase
 from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RestartRequest
 from controller.switchover.service import SetNotFound
-from controller.switchover.switchover import SwitchoverPhase
 from store.documents import DocumentKind
 from store.store import StoreError
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.failure_detection.log_ends import LogEnd
+from controller.switchover.record import ENDED, Switchover, SwitchoverPhase, SwitchoverRequest
 from controller.switchover.rules import (
     CONFIRM_MS_MAX,
     HOLD_SETTLES_MS,
@@ -22,7 +23,6 @@ from controller.switchover.rules import (
     problem_of_roll_back,
     warnings_of,
 )
-from controller.switchover.switchover import ENDED, Switchover, SwitchoverPhase, SwitchoverRequest
 
 BEGAN_MS = 1_000
 ALL_THREE = a_set(sync_state_set=frozenset({1, 2, 3}))

@@ -12,9 +12,9 @@ from controller.failure_detection.log_ends import LogEnd
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.switchover.events import SWITCHOVERS
+from controller.switchover.record import HOLDING, SwitchoverPhase, SwitchoverRequest
 from controller.switchover.rules import CONFIRM_MS_MAX, HOLD_SETTLES_MS
 from controller.switchover.service import RUNNING_MAX, SetNotFound, SwitchoverRefused
-from controller.switchover.switchover import HOLDING, SwitchoverPhase, SwitchoverRequest
 from store.store import OutcomeUnknown, StoreError
 
 PHASES = SwitchoverPhase

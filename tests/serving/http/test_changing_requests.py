@@ -14,8 +14,7 @@ from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER
 
 from serving.http import openapi, request_bodies
 from serving.http.admin_access import FAILURES_MAX
-from serving.http.endpoints import BODY_BYTES_MAX, Parameter
-from serving.http.paths import delete, endpoints_of, get, post, put
+from serving.http.paths import BODY_BYTES_MAX, Parameter, delete, endpoints_of, get, post, put
 from serving.http.views import NotFound, StateConflict, UnprocessableBody, ViewRequest
 
 

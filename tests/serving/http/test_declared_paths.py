@@ -11,8 +11,7 @@ from other_server import OTHER
 from server_paths import CONTROLLER_ENDPOINTS, NAMESRV_ENDPOINTS, OFFSET_MANAGER_ENDPOINTS
 
 from serving.http import openapi
-from serving.http.endpoints import Parameter
-from serving.http.paths import delete, endpoints_of, get, post, put
+from serving.http.paths import Parameter, delete, endpoints_of, get, post, put
 from serving.http.views import HealthAnswer, NotFound, StateConflict, ViewRequest
 
 _TOPIC = (Parameter("topic", "Its name."),)

@@ -9,8 +9,7 @@ from fakes.http_site import HttpSite
 from other_server import OTHER
 
 from serving.http import connections
-from serving.http.endpoints import Parameter
-from serving.http.paths import get
+from serving.http.paths import Parameter, get
 from serving.http.views import ViewRequest, requested_number
 
 _NUMBER = (Parameter("number", "Any."),)
