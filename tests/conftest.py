@@ -40,12 +40,10 @@ LONG = (
 #: Of each kind of peer that takes long to start, what `make test` runs. The rest is broad.
 SMOKE = (
     "acceptance/scaling/test_resizes.py::test_grow_loses_nothing_while_a_consumer_is_killed",
-    "analytics/cli/test_rmq_analytics.py",
-    "analytics/jobs/test_a10_failover_timeline.py",
-    "console/test_console_in_a_browser.py",
-    "integration/test_java_registration.py::test_a_single_topic_registration_is_routed_before_the_next_full_one",
+    "analytics/cli/test_rmq_analytics.py::test_from_landing_to_a_result_by_commands",
+    "console/test_console_in_a_browser.py::test_overview_shows_brokers_roles_and_differences_and_loads_nothing_from_elsewhere",
     "integration/test_java_role_addresses.py",
-    "offsets/readings/test_java_readings.py",
+    "offsets/readings/test_java_readings.py::test_what_a_master_had_before_kill_9_is_known_proved_and_listed[5.5.0]",
     "rmq/test_rmq_with_java.py::test_status_is_well",
     "rmq/test_rmq_with_java.py::test_topic_is_created_changed_shown_and_deleted",
 )
