@@ -1,10 +1,12 @@
 """Says what will not run here, skips tests whose programs are missing, shows the logs of a failing test's processes.
 
-Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest.
+Several workers may share the tests (pytest-xdist), a file each: what takes longest comes first, and then all others in
+the order of their names, whatever their folders: rules, which compute, beside servers, for which tests wait.
 Those with Spark are shared by two or three workers: a JVM takes ten seconds to start, and is quicker when it is warm.
 """
 
 import sys
+from functools import cache
 
 import measured
 import pytest
@@ -20,8 +22,6 @@ settings.load_profile("here")
 
 LOG_TAIL_LINES = 25
 
-#: Folders of tests that start no other program, or only for a moment.
-QUICK = ("remoting", "history", "namesrv", "controller", "serving", "rmq/sampling", "helm", "simulation")
 #: What takes a minute or longer starts before the rest: at the end all workers should have something to do.
 LONG = (
     "analytics",
@@ -35,6 +35,12 @@ LONG = (
     "acceptance/test_masters.py",
     "faults/test_cut_off_controller.py",
     "integration/test_java_registration.py",
+    "integration/test_java_role_addresses.py",
+    "dashboards/test_boards_live.py",
+    "contract/test_etcd_leaders.py",
+    "contract/test_etcd_faults.py",
+    "abuse/test_fuzz.py",
+    "rmq/test_rmq_away.py",
 )
 
 #: Of each kind of peer that takes long to start, what `make test` runs. The rest is broad.
@@ -68,13 +74,13 @@ def pytest_collection_modifyitems(config, items):
         if is_peer and not item.nodeid.removeprefix("tests/").startswith(SMOKE):
             item.add_marker("broad")
 
-    def turn(item):
-        path = item.path.relative_to(folder)
-        if any(path.is_relative_to(folder) for folder in QUICK):
-            return 0
-        return 1 + next((number for number, each in enumerate(LONG) if path.is_relative_to(each)), len(LONG))
+    @cache
+    def turn_of(path):
+        inside = path.relative_to(folder)
+        turn = next((number for number, each in enumerate(LONG) if inside.is_relative_to(each)), len(LONG))
+        return (turn, inside) if turn < len(LONG) else (turn, inside.name, inside)
 
-    items.sort(key=turn)
+    items.sort(key=lambda item: turn_of(item.path))
 
 
 class FileScheduling(LoadFileScheduling):
