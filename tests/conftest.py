@@ -37,6 +37,8 @@ LONG = (
     "integration/test_java_registration.py",
     "integration/test_java_role_addresses.py",
     "dashboards/test_boards_live.py",
+    "simulation/test_simulated_histories.py",
+    "scaling_simulation/test_resize_histories.py",
     "contract/test_etcd_leaders.py",
     "contract/test_etcd_faults.py",
     "abuse/test_fuzz.py",
