@@ -36,7 +36,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks
 	$(BIN)/lint-imports
 
-# The first to load the tests compiles them, the workers find them compiled. While types are checked: make -j2 test
+# The first to load the tests compiles them, the workers find them compiled.
 collect: $(VENV)/.dev
 	@$(BIN)/pytest --quiet --quiet --collect-only >$(VENV)/collected.txt || (cat $(VENV)/collected.txt; false)
 
@@ -63,7 +63,9 @@ integration: $(VENV)/.dev
 
 ## test: the fast checks, all rules and servers, and a smoke of each real peer; some ten minutes on two cores
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-test: check collect
+# Types and collection take one processor each, about as long.
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 check collect
 	$(PYTEST) -m "not soak and not broad"
 
 ## test-java, test-spark, test-browser: all tests with these peers

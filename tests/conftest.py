@@ -1,10 +1,12 @@
 """Says what will not run here, skips tests whose programs are missing, shows the logs of a failing test's processes.
 
-Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest.
+Several workers may share the tests (pytest-xdist), a file each: what takes longest comes first, and then all others in
+the order of their names, whatever their folders: rules, which compute, beside servers, for which tests wait.
 Those with Spark are shared by two or three workers: a JVM takes ten seconds to start, and is quicker when it is warm.
 """
 
 import sys
+from functools import cache
 
 import measured
 import pytest
@@ -20,8 +22,6 @@ settings.load_profile("here")
 
 LOG_TAIL_LINES = 25
 
-#: Folders of tests that start no other program, or only for a moment.
-QUICK = ("remoting", "history", "namesrv", "controller", "serving", "rmq/sampling", "helm", "simulation")
 #: What takes a minute or longer starts before the rest: at the end all workers should have something to do.
 LONG = (
     "analytics",
@@ -35,17 +35,23 @@ LONG = (
     "acceptance/test_masters.py",
     "faults/test_cut_off_controller.py",
     "integration/test_java_registration.py",
+    "integration/test_java_role_addresses.py",
+    "dashboards/test_boards_live.py",
+    "simulation/test_simulated_histories.py",
+    "scaling_simulation/test_resize_histories.py",
+    "contract/test_etcd_leaders.py",
+    "contract/test_etcd_faults.py",
+    "abuse/test_fuzz.py",
+    "rmq/test_rmq_away.py",
 )
 
 #: Of each kind of peer that takes long to start, what `make test` runs. The rest is broad.
 SMOKE = (
     "acceptance/scaling/test_resizes.py::test_grow_loses_nothing_while_a_consumer_is_killed",
-    "analytics/cli/test_rmq_analytics.py",
-    "analytics/jobs/test_a10_failover_timeline.py",
-    "console/test_console_in_a_browser.py",
-    "integration/test_java_registration.py::test_a_single_topic_registration_is_routed_before_the_next_full_one",
+    "analytics/cli/test_rmq_analytics.py::test_from_landing_to_a_result_by_commands",
+    "console/test_console_in_a_browser.py::test_overview_shows_brokers_roles_and_differences_and_loads_nothing_from_elsewhere",
     "integration/test_java_role_addresses.py",
-    "offsets/readings/test_java_readings.py",
+    "offsets/readings/test_java_readings.py::test_what_a_master_had_before_kill_9_is_known_proved_and_listed[5.5.0]",
     "rmq/test_rmq_with_java.py::test_status_is_well",
     "rmq/test_rmq_with_java.py::test_topic_is_created_changed_shown_and_deleted",
 )
@@ -70,13 +76,13 @@ def pytest_collection_modifyitems(config, items):
         if is_peer and not item.nodeid.removeprefix("tests/").startswith(SMOKE):
             item.add_marker("broad")
 
-    def turn(item):
-        path = item.path.relative_to(folder)
-        if any(path.is_relative_to(folder) for folder in QUICK):
-            return 0
-        return 1 + next((number for number, each in enumerate(LONG) if path.is_relative_to(each)), len(LONG))
+    @cache
+    def turn_of(path):
+        inside = path.relative_to(folder)
+        turn = next((number for number, each in enumerate(LONG) if inside.is_relative_to(each)), len(LONG))
+        return (turn, inside) if turn < len(LONG) else (turn, inside.name, inside)
 
-    items.sort(key=turn)
+    items.sort(key=lambda item: turn_of(item.path))
 
 
 class FileScheduling(LoadFileScheduling):

@@ -26,7 +26,12 @@ from served import Served
 
 SOAK_S = int(os.environ.get("FUZZ_S", "600"))
 SECONDS = pytest.mark.parametrize(
-    "seconds", [7, pytest.param(SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak")]
+    "seconds",
+    [
+        4,
+        pytest.param(15, marks=pytest.mark.broad),
+        pytest.param(SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak"),
+    ],
 )
 CONNECTIONS = 20
 CHUNK_BYTES_MAX = 4000

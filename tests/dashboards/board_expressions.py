@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import promql_parser
@@ -82,6 +83,7 @@ def variables():
     ]
 
 
+@cache
 def rules():
     """Return every rule with the name of its file."""
     return [

@@ -61,7 +61,6 @@ class OffsetBroker:
         self.instead = {}
         self.written = []
         self.peer = AnsweringPeer(self)
-        self.peer.pause_s = 0
 
     @property
     def address(self):

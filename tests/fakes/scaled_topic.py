@@ -65,7 +65,6 @@ class ScaledBroker:
         self.written = []
         self.seen = []
         self.peer = AnsweringPeer(self)
-        self.peer.pause_s = 0
 
     @property
     def address(self):
@@ -247,7 +246,6 @@ class ScaledNameServer:
         #: Answer to WATCH_ROUTE_FETCHES, None where it is a Java NameServer.
         self.watched = None
         self.peer = AnsweringPeer(self)
-        self.peer.pause_s = 0
 
     @property
     def address(self):

@@ -77,12 +77,12 @@ class WatchedSite:
 
 @asynccontextmanager
 async def watched_site(folder, policy_file="", **settings):
-    async with scaling_site(ScaledBroker(), name_servers=1) as site:
-        for each in (*site.brokers, *site.name_servers):
-            each.peer.pause_s = 0
-        async with InProcessController(folder, namesrv_addr=";".join(site.addresses), **settings) as controller:
-            controller.autoscaler = controller.new_autoscaler(policy_file)
-            await controller.serve_http()
-            watched = WatchedSite(controller, site)
-            watched.consumers(8)
-            yield watched
+    async with (
+        scaling_site(ScaledBroker(), name_servers=1) as site,
+        InProcessController(folder, namesrv_addr=";".join(site.addresses), **settings) as controller,
+    ):
+        controller.autoscaler = controller.new_autoscaler(policy_file)
+        await controller.serve_http()
+        watched = WatchedSite(controller, site)
+        watched.consumers(8)
+        yield watched

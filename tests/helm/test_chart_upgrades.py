@@ -161,6 +161,7 @@ def outcome(values):
         return str(error)
 
 
+@pytest.mark.broad
 def test_a_value_that_is_taken_out_again_returns_to_its_default():
     """Each of them, out of all: the others stay as they are."""
     for path in leaves(NEARLY_EVERYTHING):
@@ -170,6 +171,7 @@ def test_a_value_that_is_taken_out_again_returns_to_its_default():
             assert taken_out == outcome(with_value(NEARLY_EVERYTHING, path, default)), ".".join(path)
 
 
+@pytest.mark.broad
 def test_a_value_set_to_null_is_refused_by_its_name_or_harmless():
     """Null takes away the default too, so templates find nothing there."""
     harmless, before = set(), objects(NEARLY_EVERYTHING)

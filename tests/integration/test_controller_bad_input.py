@@ -334,6 +334,7 @@ def test_bytes_that_are_no_frame_end_their_connection_and_nothing_else(stage):
     assert stage.seen() == before
 
 
+@pytest.mark.parametrize("stage", [False], ids=["JSON"], indirect=True)
 def test_heartbeats_of_made_up_brokers_cost_little_and_hurt_nobody(stage):
     before = stage.seen()
     mb_before = resident_mb(stage)

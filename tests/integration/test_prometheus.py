@@ -13,7 +13,7 @@ from peers.processes import Process, free_port
 from peers.programs import require
 from peers.waiting import holds_for, wait_until
 
-SCRAPES_FOR_S = 15
+SCRAPES_FOR_S = 5
 
 CONFIGURATION = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}

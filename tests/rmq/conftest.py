@@ -26,7 +26,7 @@ def run_here(capsys, monkeypatch, tmp_path):
     return run
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def servers(tmp_path_factory):
     """Two NameServers and a controller of ours, without brokers."""
     lab = Lab(tmp_path_factory.mktemp("our_site"))

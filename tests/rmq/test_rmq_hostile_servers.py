@@ -143,7 +143,7 @@ def test_port_of_an_etcd_is_no_name_server(tmp_path):
     etcd = Etcd(tmp_path)
     try:
         etcd.start()
-        failure, _ = failure_at(etcd.endpoints[0])
+        failure, _ = failure_at(etcd.endpoints[0], timeout_s=TIMEOUT_S)
     finally:
         etcd.stop()
 

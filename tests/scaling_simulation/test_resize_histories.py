@@ -51,6 +51,7 @@ def test_delayed_messages_of_a_producer_with_an_old_route_are_consumed():
         assert what_fails(settings, (cut,)) is None
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_each_mutated_rule_of_a_resize_is_found(name):
     mutant = MUTANTS[name]

@@ -95,6 +95,8 @@ async def test_members_of_a_group_are_requested_once_for_all_its_topics(take_rou
 
 async def test_round_has_at_most_eight_requests_in_flight(take_round):
     async with peers(Topics(dict.fromkeys(MANY, 1))) as (broker,), peers(routed_to(broker)) as (namesrv,):
+        # Long enough for all requests that are sent together to be here.
+        broker.pause_s = namesrv.pause_s = 0.02
         sampled = await take_round([namesrv], MANY)
     assert len(sampled.answers) == len(MANY)
     assert max(broker.under_way_most, namesrv.under_way_most) == REQUESTS_MAX

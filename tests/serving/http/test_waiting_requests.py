@@ -110,18 +110,19 @@ async def test_connection_that_has_waited_ends_no_later_view_that_does_not(serve
     server.waiting.happened.set()
 
 
-async def test_wait_is_closed_last_when_all_places_are_taken(server, monkeypatch):
+async def test_wait_is_closed_last_when_all_places_are_taken(monkeypatch):
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
-    task = asyncio.create_task(server.get("/waiting"))
-    await server.until(lambda: server.waiting.under_way)
-    idle = [await asyncio.open_connection("127.0.0.1", server.server.port) for _ in range(3)]
-    for reader, _ in idle[:2]:
-        assert await asyncio.wait_for(reader.read(), 10) == b""
-    assert server.waiting.under_way == 1
-    server.waiting.happened.set()
-    assert (await asyncio.wait_for(task, 5))[0] == 200
-    for _, writer in idle:
-        writer.close()
+    async with WaitingServer() as server, asyncio.timeout(connections.FIRST_REQUEST_S - 1):
+        task = asyncio.create_task(server.get("/waiting"))
+        await server.until(lambda: server.waiting.under_way)
+        idle = [await asyncio.open_connection("127.0.0.1", server.server.port) for _ in range(3)]
+        for reader, _ in idle[:2]:
+            assert await reader.read() == b""
+        assert server.waiting.under_way == 1
+        server.waiting.happened.set()
+        assert (await task)[0] == 200
+        for _, writer in idle:
+            writer.close()
 
 
 @pytest.mark.parametrize(
