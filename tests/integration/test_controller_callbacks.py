@@ -139,6 +139,8 @@ def test_program_is_called_at_each_election_and_again_after_a_restart_until_it_t
     assert failed["why"].startswith("master 1 failed: ")
     assert (failed["attempt"], failed["skippedEpochs"]) == (1, None)
     controller.process.kill()
+    # What the killed controller had begun to call outlives it.
+    wait_until(lambda: not program.left, seconds=WAIT_S, what="the last call of the killed controller has ended")
     program.ends("0")
     controller.start()
     again = program.called(2)
