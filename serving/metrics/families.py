@@ -168,7 +168,8 @@ class HttpServerFamilies:
     """The metrics that any server has, also one that is reached over HTTP alone."""
 
     def __init__(self, kind: ServerKind[Config]) -> None:
-        self.life = ProcessFamilies(FamilyMaker(kind.metric_prefix))
+        self.make = FamilyMaker(kind.metric_prefix)
+        self.life = ProcessFamilies(self.make)
         self.traffic = HttpFamilies(FamilyMaker("rocketmq_http_"))
         self.history = HistoryFamilies(FamilyMaker("rocketmq_history_"))
 
@@ -177,7 +178,7 @@ class ServerFamilies:
     """The metrics that any server has; those of HTTP and of the history have the same names in each."""
 
     def __init__(self, kind: ServerKind[Config]) -> None:
-        make = FamilyMaker(kind.metric_prefix)
+        make = self.make = FamilyMaker(kind.metric_prefix)
         self.life = ProcessFamilies(make)
         self.traffic = TrafficFamilies(make, FamilyMaker("rocketmq_http_"), kind.name)
         self.history = HistoryFamilies(FamilyMaker("rocketmq_history_"))

@@ -418,7 +418,7 @@ class ServerProcess(_Process[Config]):
 
     def make_client(self, peers: Sequence[NamedAddress] = ()) -> RemotingClient:
         """Return what sends requests of ours, to `peers` alone if there are any; raises StartFailed."""
-        return broker_client(self._config, self._clock, self._logs, self._counters, peers)
+        return broker_client(self._config, self._clock, self._logs, self._counters.unsigned_requests, peers)
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""
