@@ -81,7 +81,7 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
         for found in DECLARED.families(SERVER.make)
         if found.kind == kind
     ),
-    *SERVER.traffic,
+    *SERVER.http,
     *SERVER.history,
 )
 

@@ -64,6 +64,7 @@ PER_SET_RESULTS: Final = (AVAILABILITY, FLAPPING_SCORE, RECOMMENDED_TIMEOUT, MIS
 FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
+    *SERVER.http,
     *SERVER.history,
     *_DECLARED.families(SERVER.make),
     *ANALYTICS_RESULTS,

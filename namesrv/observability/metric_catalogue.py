@@ -191,6 +191,7 @@ DECLARED: Final[Declared] = declared_in(vars())
 FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
+    *SERVER.http,
     *SERVER.history,
     *DECLARED.families(SERVER.make),
     SERVER.config_changes,

@@ -68,8 +68,8 @@ class ServerSources(ProcessSources, frozen=True, kw_only=True):
 class HttpServerMetrics:
     """Reads all metrics of a server that is reached over HTTP alone."""
 
-    def __init__(self, families: HttpServerFamilies | ServerFamilies, sources: ProcessSources) -> None:
-        self._make, self._life_families, self._http_families = families.make, families.life, families.traffic
+    def __init__(self, families: HttpServerFamilies, sources: ProcessSources) -> None:
+        self._make, self._life_families, self._http_families = families.make, families.life, families.http
         self._history_families = families.history
         self._sources_of_process = sources
         self._process = ProcessCollector(registry=None)
