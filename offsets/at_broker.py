@@ -37,6 +37,13 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import AnswerNotFramed, BodyError, InvokeError, NotSupported, Refused
 from remoting.protocol.shapes.broker_admin import OFFSET_KEY_SEPARATOR
 from remoting.protocol.shapes.route import MASTER_ID
+from serving.telemetry.events import Counter
+
+UNSIGNED_REQUESTS: Final = Counter(
+    "unsigned_requests",
+    "Requests that this manager sent unsigned, although it has keys, because `brokerAccessAddresses` does not name the "
+    "address.",
+)
 
 #: Requests of one work under way at one broker.
 REQUESTS_MAX: Final = 16

@@ -9,7 +9,7 @@ A module that declares events or metrics is named in `MODULES`; without that its
 import sys
 from typing import Final
 
-from offsets import lead, operator_rows
+from offsets import at_broker, lead, operator_rows
 from offsets.commits import events, service
 from offsets.config import OFFSET_MANAGER
 from offsets.order import events as order_events
@@ -21,7 +21,7 @@ from offsets.restore import operations
 from offsets.sets import by_controllers, by_name_servers, following
 from serving.logging import server_events
 from serving.logging.events import LogEvent, log_page
-from serving.metrics.families import FamilyMaker, HttpServerFamilies, MetricFamily, metric_page
+from serving.metrics.families import HttpServerFamilies, MetricFamily, metric_page
 from serving.telemetry.events import Declared, declared_in
 
 #: Modules with events, counters, timers or gauges, in the order of the pages.
@@ -40,8 +40,9 @@ MODULES: Final = (
     order_service,
     order_events,
     operator_rows,
+    at_broker,
 )
-DECLARED: Final[Declared] = declared_in(*(vars(module) for module in MODULES))
+DECLARED: Final[Declared] = declared_in(*map(vars, MODULES))
 
 #: Events of any server that this one logs, before and after its own.
 _AT_START: Final = (
@@ -71,18 +72,16 @@ _OF_REQUESTS: Final = (
 )
 EVENTS: Final[tuple[LogEvent, ...]] = (*_AT_START, *DECLARED.log_events(), *_OF_REQUESTS)
 
-MAKE: Final = FamilyMaker(OFFSET_MANAGER.metric_prefix)
 SERVER: Final = HttpServerFamilies(OFFSET_MANAGER)
-UNSIGNED_REQUESTS: Final = MAKE.counter(
-    "unsigned_requests",
-    "Requests that this manager sent unsigned, although it has keys, because `brokerAccessAddresses` does not name the "
-    "address.",
-)
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.life,
-    *(found for kind in ("gauge", "counter", "histogram") for found in DECLARED.families(MAKE) if found.kind == kind),
-    UNSIGNED_REQUESTS,
-    *SERVER.traffic,
+    *(
+        found
+        for kind in ("gauge", "counter", "histogram")
+        for found in DECLARED.families(SERVER.make)
+        if found.kind == kind
+    ),
+    *SERVER.http,
     *SERVER.history,
 )
 

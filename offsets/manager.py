@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from offsets.at_broker import REQUESTS_MAX
-from offsets.catalogues import DECLARED
+from offsets.at_broker import REQUESTS_MAX, UNSIGNED_REQUESTS
+from offsets.catalogues import DECLARED, SERVER
 from offsets.commits.log_file import EmbeddedStore, LogFile
 from offsets.commits.service import CommitStore, OffsetService
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
@@ -63,7 +63,7 @@ class OffsetManager:
         self._recorder = None if recording is None else recording.recorder
         self._telemetry = Telemetry(self._logs, DECLARED, self._recorder)
         emit = self._telemetry.emit
-        client = broker_client(config, clock, self._logs, self._counters)
+        client = broker_client(config, clock, self._logs, self._telemetry.counters[UNSIGNED_REQUESTS])
         self._lead, store, declared = stores_of(config, clock, self._tasks, emit)
         self._following = following_of(config, client, clock, emit)
         self._commits = OffsetService(store, self._lead, clock, self._tasks, emit, config.offsets_max)
@@ -144,25 +144,26 @@ class OffsetManager:
     def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""
         from offsets.http.commits import CommitViews  # noqa: PLC0415
-        from offsets.http.manager_views import ManagerViews, OffsetManagerMetrics, check_ready  # noqa: PLC0415
+        from offsets.http.manager_views import ManagerViews, check_ready  # noqa: PLC0415
         from offsets.http.order import OrderViews  # noqa: PLC0415
         from offsets.http.readings import ReadingViews  # noqa: PLC0415
         from offsets.http.repairs import RepairViews  # noqa: PLC0415
         from offsets.http.restores import RestoreViews  # noqa: PLC0415
         from serving.http.paths import endpoints_of  # noqa: PLC0415
         from serving.http.server_views import ConfigViews, ProbeViews  # noqa: PLC0415
-        from serving.metrics.exposition import ProcessSources  # noqa: PLC0415
+        from serving.telemetry.exposition import HttpServerMetrics, ProcessSources  # noqa: PLC0415
 
         sources = ProcessSources(
             counters=self._counters,
+            telemetry=self._telemetry,
+            measures=self._measures,
             logs=self._logs,
             health=self._process.health,
             task_failures=self._tasks.failures,
             recorder=self._recorder,
         )
-        metrics = OffsetManagerMetrics(sources, self._telemetry, self._measures)
         return endpoints_of(
-            ProbeViews(lambda: check_ready(self._process.health, self._lead), metrics.text),
+            ProbeViews(lambda: check_ready(self._process.health, self._lead), HttpServerMetrics(SERVER, sources).text),
             ConfigViews(OFFSET_MANAGER, lambda: self._config),
             ManagerViews(self._config, self._lead, self._following, self._commits),
             ReadingViews(self._readings),

@@ -94,9 +94,10 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
         source, "ns_id", day, *(F.col(name).cast("double").alias(name) for name in RESOURCES)
     )
     long = used.unpivot(["source", "ns_id", "day"], list(RESOURCES), "resource", "tick").where("tick IS NOT NULL")
-    return long.groupBy("source", "ns_id", "day", "resource").agg(
+    days = long.groupBy("source", "ns_id", "day", "resource").agg(
         F.percentile("tick", F.lit(0.95)).alias("value"), F.count(F.lit(1)).alias("ticks")
     )
+    return days.withColumn(CLUSTER.name, F.lit(None))
 
 
 def with_limits(limits: Mapping[str, float]) -> Job:
@@ -113,7 +114,7 @@ def result(
     series = daily_series(parts).localCheckpoint()
     trend = trends(series)
     whole = _levels(series, trend).join(trend, ["source", "resource"], "left")
-    return _foretold(whole, limits)
+    return _foretold(whole, limits).withColumn(CLUSTER.name, F.lit(None))
 
 
 def daily_series(parts: DataFrame) -> DataFrame:

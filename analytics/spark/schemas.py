@@ -51,22 +51,17 @@ def no_rows(spark: SparkSession, schema: types.StructType) -> DataFrame:
 
 
 def shaped(found: Frames, columns: Sequence[Column]) -> DataFrame:
-    """Return exactly these columns, in their order and types; those that a table lacks are null.
+    """Return exactly these columns, in their order and types; raises AnalysisException for one that is not there.
 
-    Tables by kind become one; `kind` distinguishes their rows.
+    Tables by kind become one: `kind` distinguishes their rows, and columns that one of them lacks are null.
     """
-    if not isinstance(found, DataFrame):
-        kinds = (shaped(frame.withColumn("kind", F.lit(kind)), columns) for kind, frame in found.items())
-        return reduce(DataFrame.unionByName, kinds)
-    there = set(found.columns)
-    return found.select(
-        *(
-            (F.col(column.name) if column.name in there else F.lit(None))
-            .cast(SPARK_TYPES[column.type])
-            .alias(column.name)
-            for column in columns
-        )
-    )
+    if isinstance(found, DataFrame):
+        return found.select(*(F.col(each.name).cast(SPARK_TYPES[each.type]).alias(each.name) for each in columns))
+    tables = []
+    for kind, frame in found.items():
+        lacking = {each.name: F.lit(None) for each in columns if each.name not in frame.columns}
+        tables.append(shaped(frame.withColumns({**lacking, "kind": F.lit(kind)}), columns))
+    return reduce(DataFrame.unionByName, tables)
 
 
 def united(tables: Iterable[DataFrame]) -> DataFrame:

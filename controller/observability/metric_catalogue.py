@@ -13,7 +13,6 @@ from controller.observability.log_events import MODULES
 from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 from serving.telemetry.events import declared_in
 
-MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
 SERVER: Final = ServerFamilies(CONTROLLER)
 
 _failover, _switchovers, _resizes, _roles, _autoscaler, _callbacks, _probe, _slices = map(vars, MODULES)
@@ -65,8 +64,9 @@ PER_SET_RESULTS: Final = (AVAILABILITY, FLAPPING_SCORE, RECOMMENDED_TIMEOUT, MIS
 FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
+    *SERVER.http,
     *SERVER.history,
-    *_DECLARED.families(MAKE),
+    *_DECLARED.families(SERVER.make),
     *ANALYTICS_RESULTS,
     SERVER.config_changes,
 )

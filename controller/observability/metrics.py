@@ -1,7 +1,8 @@
 """The metrics of a controller as Prometheus scrapes them: what events counted, and gauges as they stand."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from controller.config import CONTROLLER, ControllerConfig
@@ -9,27 +10,21 @@ from controller.failover import events
 from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
-from controller.observability.log_events import DECLARED
 from controller.roles.events import MASTERS_WAITS
 from controller.sets.broker_set import BrokerSet, SetHealth, health_of
 from remoting.clock import Clock
 from serving.metrics.counters import BROKERS_MAX, LabelGuard, Labels
-from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values
 from serving.metrics.families import MetricFamily
 from serving.telemetry.events import Measure
-from serving.telemetry.scrape import DeclaredMetrics
-from serving.telemetry.telemetry import Telemetry
+from serving.telemetry.exposition import Admitted, ServerMetrics, ServerSources, Values
 
 #: So many sets are read at a time.
 _SETS_AT_ONCE: Final = 50
 
 
 class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
-    telemetry: Telemetry
     control: BrokerRequests
     clock: Clock
-    #: What each part yields of its gauges.
-    measures: Sequence[Callable[[], Iterable[Measure]]] = ()
     #: What the Spark analyses have published last.
     results: Callable[[], Iterable[Sample]] = tuple
 
@@ -38,27 +33,21 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
     def __init__(self, sources: ControllerMetricSources) -> None:
         super().__init__(CONTROLLER, catalogue.SERVER, sources)
         self._sources = sources
-        self._declared = DeclaredMetrics(DECLARED, catalogue.MAKE, sources.telemetry)
         self._results_guards = {
             family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in catalogue.PER_SET_RESULTS
         }
 
-    def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
+    def measures(self) -> Iterator[Measure | None]:
         """Yield what there is of the group, of sets and of brokers."""
-        measures = (self._of_group, self._of_sets, *self._sources.measures)
-        yield from self._declared.values(measure for each in measures for measure in each())
-        yield from self._results()
-
-    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        """Yield how long."""
-        yield from self._declared.histograms()
+        return chain(self._of_group(), self._of_sets(), super().measures())
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits clusters and sets."""
-        return {**self._declared.guards(), **self._results_guards}
+        return {**super().own_guards(), **self._results_guards}
 
-    def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
-        """Yield what analyses have published; sets beyond the limit share the highest."""
+    def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
+        """Yield what is declared, and what analyses have published; sets beyond the limit share the highest."""
+        yield from super().own_values()
         unlimited, guards = LabelGuard(0, peer_labels=0), self._results_guards
         found = {family: Admitted(guards.get(family, unlimited), max) for family in catalogue.ANALYTICS_RESULTS}
         for sample in self._sources.results():

@@ -4,7 +4,7 @@ It is imported once the remoting port is open, because importing prometheus-clie
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
@@ -17,20 +17,15 @@ from namesrv.observability import metric_catalogue as catalogue
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
-from serving.metrics.counters import LabelGuard
-from serving.metrics.exposition import Histograms, ServerMetrics, ServerSources, Values
-from serving.metrics.families import MetricFamily
 from serving.metrics.label_values import release_of
 from serving.telemetry.events import Measure
-from serving.telemetry.scrape import DeclaredMetrics
-from serving.telemetry.telemetry import Telemetry
+from serving.telemetry.exposition import ServerMetrics, ServerSources
 
 #: Clusters, or brokers, that are read at a time.
 _AT_ONCE: Final = 100
 
 
 class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
-    telemetry: Telemetry
     state: RouteState
     settings: DurableSettings
     clock: Clock
@@ -41,23 +36,14 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
     def __init__(self, sources: NameServerMetricSources) -> None:
         super().__init__(NAMESRV, catalogue.SERVER, sources)
         self._sources = sources
-        self._declared = DeclaredMetrics(catalogue.DECLARED, catalogue.MAKE, sources.telemetry)
 
-    def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        parts = self._routes(), self._watchers(), self._clusters(), self._brokers(), self._role_addresses()
-        yield from self._declared.values(chain(*parts))
-
-    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        found = self._sources.state.route_cache.counts.found
-        bodies = self._sources.telemetry.timers[catalogue.ROUTE_RESPONSE_BYTES].histograms()[()]
-        bodies.buckets, bodies.sum = found.buckets, found.sum
-        yield from self._declared.histograms()
-
-    def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
-        return self._declared.guards()
+    def measures(self) -> Iterator[Measure | None]:
+        return chain(self._routes(), self._watchers(), self._clusters(), self._brokers(), self._role_addresses())
 
     def _routes(self) -> Iterator[Measure]:
         answers, counts = self._sources.state.route_cache, self._sources.state.route_cache.counts
+        bodies = self._sources.telemetry.timers[catalogue.ROUTE_RESPONSE_BYTES].histograms()[()]
+        bodies.buckets, bodies.sum = counts.found.buckets, counts.found.sum
         found = sum(counts.found.buckets)
         for result, count in (("found", found), ("not_found", counts.not_found), ("error", counts.error)):
             yield Measure(catalogue.ROUTE_QUERIES, count, (result,))

@@ -17,10 +17,9 @@ from namesrv.core.values.effects import DepartureReason, HeartbeatKind, Registra
 from namesrv.settings.config import NAMESRV
 from remoting.protocol.topic_kinds import TopicKind
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX
-from serving.metrics.families import FamilyMaker, ServerFamilies, metric_page
+from serving.metrics.families import ServerFamilies, metric_page
 from serving.telemetry.events import Counter, Declared, Gauge, Timer, Total, declared_in
 
-MAKE: Final = FamilyMaker(NAMESRV.metric_prefix)
 SERVER: Final = ServerFamilies(NAMESRV)
 
 #: From the last heartbeat to the removal.
@@ -189,7 +188,14 @@ KV_CHANGES: Final = Counter(
 
 DECLARED: Final[Declared] = declared_in(vars())
 #: All of the above, in the order of the page.
-FAMILIES: Final = (*SERVER.life, *SERVER.traffic, *SERVER.history, *DECLARED.families(MAKE), SERVER.config_changes)
+FAMILIES: Final = (
+    *SERVER.life,
+    *SERVER.traffic,
+    *SERVER.http,
+    *SERVER.history,
+    *DECLARED.families(SERVER.make),
+    SERVER.config_changes,
+)
 
 _LABELS: Final = """\
 Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address; the series of a

@@ -4,8 +4,8 @@ Of 128 operations that etcd takes in a transaction a batch uses 100 keys at most
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,8 +14,8 @@ from offsets.etcd_lead import EtcdLead
 from remoting.clock import Clock
 from store.etcd import calls
 from store.etcd.calls import LeaderKeyState, OwnLeaderKey
-from store.etcd.client import EtcdConnection, Metadata, messages
-from store.etcd.keys import after_prefix, holder_of, leader_value, shown_key
+from store.etcd.client import messages
+from store.etcd.keys import Keys, after_prefix, holder_of, shown_key
 from store.etcd.threads import CallThreads
 from store.store import OutcomeUnknown
 
@@ -28,8 +28,6 @@ BYTES_PER_S: Final = 8 << 20
 PAGE_ROWS: Final = (500, 25)
 #: What one put takes in addition to its value and its key, which is compared, put, and read where that fails.
 _PUT_BYTES: Final = 64
-
-Answer = TypeVar("Answer")
 
 
 class RowWrite(NamedTuple):
@@ -75,10 +73,10 @@ class EtcdRows:
 
     async def last_lead(self) -> LastLead:
         """Return which manager led last; raises StoreError."""
-        kvs, _ = await self._call("load", _page(self._last_lead, self._last_lead + b"\0", 1))
-        self._last_lead_revision = kvs[0].mod_revision if kvs else 0
+        kv = await self._threads.request(self.lead.client, "load", calls.read(self._last_lead))
+        self._last_lead_revision = 0 if kv is None else kv.mod_revision
         try:
-            return msgspec.json.decode(kvs[0].value, type=LastLead) if kvs else LastLead("", 0)
+            return LastLead("", 0) if kv is None else msgspec.json.decode(kv.value, type=LastLead)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return LastLead("", 0)
 
@@ -123,7 +121,9 @@ class EtcdRows:
     async def _page(self, start: bytes) -> tuple[Sequence[Any], bool]:
         for limit in PAGE_ROWS:
             try:
-                return await self._call("load", _page(start, after_prefix(self._rows), limit))
+                return await self._threads.request(
+                    self.lead.client, "load", _page(start, after_prefix(self._rows), limit)
+                )
             except OutcomeUnknown:
                 # An answer of large rows is longer than a message may be.
                 if limit == PAGE_ROWS[-1]:
@@ -138,8 +138,8 @@ class EtcdRows:
         self._due_ms = begin_ms + 1000 * max(1 / REQUESTS_PER_S, size / BYTES_PER_S)
         if (wait_ms := begin_ms - self._clock.now_ms()) > 0:
             await asyncio.sleep(wait_ms / 1000)
-        call = _transaction(self.lead.keys.leader, own_key, batch)
-        outcome = await self._call("commit", call, is_repeatable=False)
+        call = _transaction(self.lead.keys, own_key, batch)
+        outcome = await self._threads.request(self.lead.client, "commit", call, is_repeatable=False)
         self.lead.revision_seen(outcome.revision)
         if outcome.leader_key is None or own_key.is_of(outcome.leader_key.holder):
             return outcome
@@ -147,14 +147,6 @@ class EtcdRows:
 
     def close(self) -> None:
         self._threads.close()
-
-    async def _call(
-        self, kind: str, call: Callable[[EtcdConnection, float, Metadata], Answer], *, is_repeatable: bool = True
-    ) -> Answer:
-        return await self._threads.run(
-            kind,
-            lambda deadline_ms: self.lead.client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable),
-        )
 
 
 def _present(kv: Any) -> PresentRow:
@@ -198,35 +190,20 @@ def _batches(puts: Sequence[_Put]) -> Iterator[Sequence[_Put]]:
         yield puts[start:]
 
 
-def _page(start: bytes, end: bytes, limit: int) -> Callable[[EtcdConnection, float, Metadata], tuple[list[Any], bool]]:
+def _page(start: bytes, end: bytes, limit: int) -> calls.EtcdCall[tuple[list[Any], bool]]:
     request = messages.RangeRequest(key=start, range_end=end, limit=limit)
-
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[list[Any], bool]:
-        answer = connection.kv.Range(request, timeout=seconds, metadata=metadata)
-        return list(answer.kvs), bool(answer.more)
-
-    return call
+    return calls.range_call(request, lambda answer: (list(answer.kvs), bool(answer.more)))
 
 
-def _transaction(
-    leader_key: bytes, own_key: OwnLeaderKey, puts: Sequence[_Put]
-) -> Callable[[EtcdConnection, float, Metadata], _Outcome]:
-    """Write keys, all or none: if each is at its revision and this manager leads; otherwise read them.
-
-    The value of the key `leader` is compared as well: revisions come again where etcd was put back to an older state.
-    """
+def _transaction(keys: Keys, own_key: OwnLeaderKey, puts: Sequence[_Put]) -> calls.EtcdCall[_Outcome]:
+    """Write keys, all or none: if each is at its revision and this manager leads; otherwise read them."""
     request = messages.TxnRequest(
-        compare=[
-            calls.created_at(leader_key, own_key.token),
-            calls.has_value(leader_key, leader_value(own_key.me, own_key.run)),
-            *(calls.modified_at(row.key, row.revision) for row in puts),
-        ],
+        compare=[*calls.leads(keys, own_key), *(calls.modified_at(row.key, row.revision) for row in puts)],
         success=[calls.delete(row.key) if row.body is None else calls.put(row.key, row.body, 0) for row in puts],
-        failure=[calls.get(leader_key), *(calls.get(row.key) for row in puts)],
+        failure=[calls.get(keys.leader), *(calls.get(row.key) for row in puts)],
     )
 
-    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> _Outcome:
-        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+    def read(answer: Any) -> _Outcome:
         revision = answer.header.revision
         if answer.succeeded:
             return _Outcome(is_stored=True, revision=revision)
@@ -234,4 +211,4 @@ def _transaction(
         holder = LeaderKeyState(None if leader is None else holder_of(leader), revision)
         return _Outcome(is_stored=False, revision=revision, leader_key=holder, present=present)
 
-    return call
+    return calls.transaction(request, read)

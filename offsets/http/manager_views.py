@@ -1,8 +1,5 @@
-"""What the manager tells of itself: whether it leads, whom it follows, what is not stored yet, and its metrics."""
+"""What the manager tells of itself: whether it leads, whom it follows, what is not stored yet."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-from offsets.catalogues import DECLARED, MAKE, SERVER, UNSIGNED_REQUESTS
 from offsets.commits.service import OffsetService
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from offsets.lead import Lead
@@ -10,13 +7,8 @@ from offsets.sets.following import Following
 from serving.http.paths import get
 from serving.http.server_views import check_serving
 from serving.http.views import Unavailable
-from serving.metrics.counters import LabelGuard, Labels
-from serving.metrics.exposition import Histograms, HttpServerMetrics, ProcessSources, Values
-from serving.metrics.families import MetricFamily
 from serving.metrics.health import Health
 from serving.shapes.offsets import ManagerView
-from serving.telemetry.events import Gauge, Measure
-from serving.telemetry.telemetry import Telemetry
 
 
 class ManagerViews:
@@ -50,32 +42,3 @@ def check_ready(health: Health, lead: Lead) -> None:
     check_serving(OFFSET_MANAGER.name, health)
     if lead.role == "loading" or lead.leader is None:
         raise Unavailable("This offset manager is loading, or no offset manager leads at present.")
-
-
-class OffsetManagerMetrics(HttpServerMetrics):
-    """Reads everything that is declared."""
-
-    def __init__(
-        self, sources: ProcessSources, telemetry: Telemetry, measures: Sequence[Callable[[], Iterable[Measure]]]
-    ) -> None:
-        """Take what each part yields of its gauges."""
-        super().__init__(SERVER, sources)
-        self._sources, self._telemetry, self._measures = sources, telemetry, measures
-
-    def own_values(self) -> Iterator[tuple[MetricFamily, Values]]:
-        """Yield gauges, then counters; raises KeyError for a gauge whose module is not declared."""
-        gauges: dict[Gauge, dict[Labels, float]] = {gauge: {} for gauge in DECLARED.gauges}
-        for measures in self._measures:
-            for gauge, value, labels in measures():
-                gauges[gauge][labels] = value
-        for gauge, values in gauges.items():
-            yield gauge.family(MAKE), values
-        yield from self._telemetry.counts(MAKE)
-        yield UNSIGNED_REQUESTS, self._sources.counters.unsigned_requests.counts()
-
-    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        yield from self._telemetry.durations(MAKE)
-
-    def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
-        """No peer names a label."""
-        return {}

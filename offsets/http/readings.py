@@ -2,29 +2,13 @@
 
 from typing import Final
 
-import msgspec
-
-from offsets.readings.jumps import Jump, JumpCause
-from offsets.readings.readings import Readings, SetStatus
+from offsets.readings.readings import Readings
 from serving.http.paths import LIMIT, Parameter, get
 from serving.http.views import HttpRefused, ViewRequest, requested_page
+from serving.shapes.offsets import JumpCause, JumpListing, ReadSetListing
 
 #: Parameter of a request -> field of a jump.
 _FILTERS: Final = {"group": "group", "topic": "topic", "broker": "broker_name", "cause": "cause"}
-
-
-class ReadSetListing(msgspec.Struct, frozen=True, rename="camel"):
-    """A page of broker sets, by cluster and name."""
-
-    sets: list[SetStatus]
-    total: int
-    next_cursor: str | None
-
-
-class JumpListing(msgspec.Struct, frozen=True, rename="camel"):
-    """The last jumps, the newest first."""
-
-    jumps: list[Jump]
 
 
 class ReadingViews:

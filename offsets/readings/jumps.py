@@ -5,11 +5,8 @@ two, it goes back as the memory behind it is older. Forward jumps are known only
 (READ_PER_S_MAX): how far queues go is not read.
 """
 
-import enum
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
-
-import msgspec
 
 from history.offset_families import OFFSET_JUMP
 from history.rows import BrokerRef, Record
@@ -17,6 +14,7 @@ from offsets.readings.reading import Reading
 from offsets.readings.table import Change, decoded_key, decoded_value
 from offsets.values import is_writable
 from serving.logging.events import Level
+from serving.shapes.offsets import Jump, JumpCause, QueueJump
 from serving.telemetry.events import Count, Counter, Event
 
 #: Jumps that are remembered, each of one group in one topic: some 300 bytes.
@@ -27,57 +25,10 @@ QUEUES_MAX: Final = 64
 READ_PER_S_MAX: Final = 20_000
 
 
-class JumpCause(enum.StrEnum):
-    """Why offsets jumped, as far as it changes what an operator does."""
-
-    #: Another broker is master, or the same one in a later epoch.
-    FAILOVER = "failover"
-    #: The master started again.
-    RESTART = "restart"
-    #: The same, and the log ends before where it ended: messages are lost.
-    LOST = "lost"
-    #: Somebody has set it: a tool, or a client that committed something else.
-    RESET = "reset"
-    #: Somebody has deleted it, with its group, its topic or alone.
-    DELETED = "deleted"
-
-
 #: Fields of a jump that are columns of its row under the same name.
 _COLUMNS: Final = ("group", "topic", "removed", "messages_again", "messages_skipped", "master_epoch", "interval_ms")
 #: Nobody wanted these.
 UNWANTED: Final = frozenset({JumpCause.FAILOVER, JumpCause.RESTART, JumpCause.LOST})
-
-
-class QueueJump(msgspec.Struct, frozen=True, array_like=True):
-    queue_id: int
-    before: int
-    #: None: there is no offset any more.
-    after: int | None
-
-
-class Jump(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A jump of a group in a topic on one broker set, as two readings show it."""
-
-    #: Of the later reading.
-    unix_ms: int
-    cluster: str
-    broker_name: str
-    group: str
-    topic: str
-    cause: JumpCause
-    #: Queues that jumped, and the first QUEUES_MAX of them.
-    queue_count: int
-    queues: tuple[QueueJump, ...]
-    #: Messages between the offsets, at most: read again, and passed unread.
-    messages_again: int
-    messages_skipped: int
-    #: Queues without an offset from then on.
-    removed: int
-    master: str
-    former_master: str
-    master_epoch: int | None
-    #: Between the two readings.
-    interval_ms: int
 
 
 JUMPED: Final = Counter(

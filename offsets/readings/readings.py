@@ -25,7 +25,7 @@ from offsets.at_broker import BROKER_FAILURES, AtBroker, BrokerOptions, LogWatch
 from offsets.config import OffsetManagerConfig
 from offsets.proof import Fingerprint, LogBefore
 from offsets.readings.files import ReadingFiles
-from offsets.readings.jumps import JUMPS_MAX, Jump, jumps_between, told
+from offsets.readings.jumps import JUMPS_MAX, jumps_between, told
 from offsets.readings.reading import KnownBefore, MasterRun, Parting, Reading, ReadingHead, ReplicaReading, reading_of
 from offsets.readings.table import (
     Change,
@@ -51,6 +51,7 @@ from remoting.protocol.errors import BodyError, NotSupported, Refused
 from remoting.protocol.shapes.broker_admin import OFFSET_TABLE
 from remoting.protocol.shapes.route import MASTER_ID
 from serving.logging.events import Level
+from serving.shapes.offsets import Jump, ReplicaStatus, SetStatus
 from serving.telemetry.events import Count, Counted, Counter, Event, Gauge, Measure
 
 READ: Final = Counter("readings", "Readings of masters, by result.", ("result",), known=(("read",), ("failed",)))
@@ -294,46 +295,6 @@ _ALL_WITHIN_MS: Final = 5 * MINUTE_MS
 _HOUR_MS: Final = 60 * MINUTE_MS
 _DAYS_MS: Final = 14 * 24 * _HOUR_MS
 _TICK_S: Final = 0.1
-
-
-class ReplicaStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A replica of a broker set."""
-
-    address: str
-    #: When it was read last; null: never.
-    read_unix_ms: int | None
-    #: Whether it copies offsets from its master: those of 5.5.0 do not, 5.5.1 does. null: not known yet.
-    copies: bool | None
-    #: Why it could not be read last; blank if it could.
-    problem: str
-
-
-class SetStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """How a broker set is read."""
-
-    cluster: str
-    broker_name: str
-    #: `host:port`; null: it has none at present.
-    master: str | None
-    master_epoch: int | None
-    #: When its offsets were read last, from whom and in which epoch; null: never.
-    read_unix_ms: int | None
-    read_from: str | None
-    read_epoch: int | None
-    #: The newest reading is not older than three periods.
-    fresh: bool
-    #: Groups in topics.
-    groups: int
-    #: Those among them that are not written as brokers write them, and are not known here.
-    left_out: int
-    #: Messages that its log is known again by.
-    fingerprints: int
-    log_end: int | None
-    #: The oldest reading that is kept; in the last hour there is one in each period, before that one in each hour.
-    oldest_unix_ms: int | None
-    #: Why it could not be read last; blank if it could.
-    problem: str
-    replicas: list[ReplicaStatus]
 
 
 class _Taken(NamedTuple):

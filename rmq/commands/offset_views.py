@@ -16,6 +16,9 @@ from rmq.site.http_api import ApiRequest, Document, HttpServers, call, offset_ma
 from serving.shapes.offsets import (
     GroupBody,
     HolderListing,
+    Jump,
+    JumpCause,
+    JumpListing,
     KeptOperationListing,
     KeptOperationView,
     LagListing,
@@ -26,16 +29,17 @@ from serving.shapes.offsets import (
     OrderlyGroupView,
     OverlapListing,
     OverlapView,
+    ReadSetListing,
     RepairedQueueView,
     RepairListing,
     RepairQueues,
     RepairView,
+    SetStatus,
     TopicGroupListing,
     TopicGroupView,
 )
 
 WOULD_CHANGE = "would change"
-_CAUSES = ("failover", "restart", "lost", "reset", "deleted")
 #: The manager reads brokers for 20 s at most.
 _LAG_TIMEOUT_S = 30.0
 _GROUP = click.argument("group", shell_complete=group_names)
@@ -72,74 +76,17 @@ LagRow = row_type(
     LagView,
     *("topic", "broker_name", "queue_id", "lag", "committed_offset", "max_offset", "committed_in", "reason"),
 )
-
-
-class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    address: str
-    #: None: not known yet.
-    copies: bool | None = None
-    problem: str = ""
-
-    def __str__(self) -> str:
-        copies = "unknown" if self.copies is None else "copies" if self.copies else "copies-nothing"
-        return f"{self.address}={'not-read' if self.problem else copies}"
-
-
-class SetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    row_key: ClassVar[RowKey] = ("cluster", "broker_name")
-
-    cluster: str
-    broker_name: str
-    #: Blank: it has none at present.
-    master: str | None = None
-    #: The newest reading is not older than three periods.
-    fresh: bool
-    read_unix_ms: int | None = None
-    #: Since then moments can be restored.
-    oldest_unix_ms: int | None = None
-    #: Groups in topics.
-    groups: int
-    #: Those among them that the manager does not know, for their names.
-    left_out: int = 0
-    #: Messages by which its log is known again.
-    fingerprints: int
-    replicas: list[ReplicaDocument] = []
-    problem: str = ""
-
-
-class SetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    sets: list[SetRow]
-    next_cursor: str | None = None
-
-
-class QueueJump(msgspec.Struct, frozen=True, array_like=True):
-    queue_id: int
-    before: int
-    after: int | None
-
-    def __str__(self) -> str:
-        return f"{self.queue_id}:{self.before}>{'none' if self.after is None else self.after}"
-
-
-class JumpRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Offsets of a group in a topic on one broker set that jumped."""
-
-    unix_ms: int
-    cause: str
-    group: str
-    topic: str
-    broker_name: str
-    queue_count: int
-    messages_again: int
-    messages_skipped: int
-    #: Queues without an offset from then on.
-    removed: int
-    #: Queue, offset before, offset after.
-    queues: list[QueueJump]
-
-
-class JumpPage(msgspec.Struct, frozen=True, kw_only=True):
-    jumps: list[JumpRow]
+SetRow = row_type(
+    SetStatus,
+    *("cluster", "broker_name", "master", "fresh", "read_unix_ms", "oldest_unix_ms"),
+    *("groups", "left_out", "fingerprints", "replicas", "problem"),
+    key=("cluster", "broker_name"),
+)
+JumpRow = row_type(
+    Jump,
+    *("unix_ms", "cause", "group", "topic", "broker_name", "queue_count"),
+    *("messages_again", "messages_skipped", "removed", "queues"),
+)
 
 
 class HeldQueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -215,17 +162,17 @@ async def show_repairs(session: OperatorSession, run: int | None) -> None:
 @with_session
 async def list_sets(session: OperatorSession) -> None:
     """List the age of the readings of each broker set, how far back they go, and which replicas copy offsets."""
-    rows = [row for page in await pages(session, path_of("offsets", "sets"), SetPage) for row in page.sets]
+    rows = [row for page in await pages(session, path_of("offsets", "sets"), ReadSetListing) for row in page.sets]
     if not rows:
         await check_follows(session)
-    session.show(rows, SetRow)
+    session.show(rows_of(SetRow, rows), SetRow)
 
 
 @click.command("jumps", cls=SiteCommand)
 @click.option("--group", metavar="NAME", shell_complete=group_names, help="only of this group")
 @click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only in this topic")
 @click.option("--broker", metavar="BROKER", shell_complete=broker_names, help="only on this broker set")
-@click.option("--cause", type=click.Choice(_CAUSES), help="only for this cause")
+@click.option("--cause", type=click.Choice([cause.value for cause in JumpCause]), help="only for this cause")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="maximum number of rows")
 @with_session
 async def list_jumps(
@@ -238,10 +185,10 @@ async def list_jumps(
     """
     wanted = {"group": group, "topic": topic, "broker": broker, "cause": cause, "limit": str(limit)}
     parameters = {name: value for name, value in wanted.items() if value}
-    found = await manager_answer(session, ApiRequest(path_of("offsets", "jumps"), JumpPage, parameters))
+    found = await manager_answer(session, ApiRequest(path_of("offsets", "jumps"), JumpListing, parameters))
     if not found.jumps:
         await check_follows(session)
-    session.show(found.jumps, JumpRow)
+    session.show(rows_of(JumpRow, found.jumps), JumpRow)
 
 
 @click.command("operations", cls=SiteCommand)
@@ -401,9 +348,9 @@ async def show_status(session: OperatorSession) -> None:
         raise failures[0] if len(failures) == 1 else NotReachable("; ".join(map(str, failures)))
     leader = next((server for server, manager in found if manager.role == "leading"), None)
     if leader is not None:
-        sets = [row for page in await pages(session, path_of("offsets", "sets"), SetPage) for row in page.sets]
+        sets = [row for page in await pages(session, path_of("offsets", "sets"), ReadSetListing) for row in page.sets]
         limit = {"limit": str(_JUMPS)}
-        jumps = await call(settings, leader, ApiRequest(path_of("offsets", "jumps"), JumpPage, limit))
+        jumps = await call(settings, leader, ApiRequest(path_of("offsets", "jumps"), JumpListing, limit))
         repairs = await call(settings, leader, ApiRequest(path_of("offsets", "repairs"), RepairListing))
         rows += _set_rows(sets)
         rows += _jump_rows(jumps.jumps, max((row.read_unix_ms or 0 for row in sets), default=0))
@@ -445,7 +392,7 @@ def _manager_row(manager: ManagerView) -> OffsetStatusRow:
     return OffsetStatusRow(kind="manager", name=manager.address, state=state, detail="; ".join(detail))
 
 
-def _set_rows(sets: Sequence[SetRow]) -> Iterator[OffsetStatusRow]:
+def _set_rows(sets: Sequence[SetStatus]) -> Iterator[OffsetStatusRow]:
     for row in sets:
         state: State = "fresh" if row.fresh else "no_master" if row.master is None else "stale"
         detail = f"{row.groups} groups in topics"
@@ -464,7 +411,7 @@ def _set_rows(sets: Sequence[SetRow]) -> Iterator[OffsetStatusRow]:
                 yield OffsetStatusRow(kind="replica", name=replica.address, state="copies_nothing", detail=detail)
 
 
-def _jump_rows(jumps: Sequence[JumpRow], now_unix_ms: int) -> Iterator[OffsetStatusRow]:
+def _jump_rows(jumps: Sequence[Jump], now_unix_ms: int) -> Iterator[OffsetStatusRow]:
     """Yield the jumps of the last day, by cause."""
     told = [jump for jump in jumps if jump.unix_ms > now_unix_ms - _TOLD_MS]
     for cause in dict.fromkeys(jump.cause for jump in told):

@@ -88,10 +88,10 @@ class HttpFamilies(_Families):
         )
 
 
-class TrafficFamilies(HttpFamilies):
-    """Requests and connections, those of the HTTP side among them."""
+class TrafficFamilies(_Families):
+    """Requests and connections of RocketMQ peers."""
 
-    def __init__(self, make: FamilyMaker, http: FamilyMaker, server_name: str) -> None:
+    def __init__(self, make: FamilyMaker, server_name: str) -> None:
         self.requests = make.counter(
             "requests",
             f"Finished requests, one-way ones included; `unknown` for codes that a {server_name} does not have.",
@@ -109,15 +109,6 @@ class TrafficFamilies(HttpFamilies):
             "Frames and requests that were refused, and connections beyond `connectionsMax`.",
             "reason",
         )
-        self._add_connections(make)
-        super().__init__(http)
-        self.unsigned_requests = make.counter(
-            "unsigned_requests",
-            "Requests that this server sent unsigned, although it has keys, because `brokerAccessAddresses` does not "
-            "name the address.",
-        )
-
-    def _add_connections(self, make: FamilyMaker) -> None:
         self.received_bytes = make.counter("received_bytes", "Bytes read from peers.")
         self.sent_bytes = make.counter("sent_bytes", "Bytes handed to the sockets.")
         self.partial_frame_bytes = make.gauge(
@@ -137,6 +128,11 @@ class TrafficFamilies(HttpFamilies):
         )
         self.connections = make.gauge("connections", "Open connections, by kind of the peer.", "kind")
         self.connections_closed = make.counter("connections_closed", "Connections that were closed.", "reason")
+        self.unsigned_requests = make.counter(
+            "unsigned_requests",
+            "Requests that this server sent unsigned, although it has keys, because `brokerAccessAddresses` does not "
+            "name the address.",
+        )
 
 
 class HistoryFamilies(_Families):
@@ -165,23 +161,22 @@ class HistoryFamilies(_Families):
 
 
 class HttpServerFamilies:
-    """The metrics that any server has, also one that is reached over HTTP alone."""
-
-    def __init__(self, kind: ServerKind[Config]) -> None:
-        self.life = ProcessFamilies(FamilyMaker(kind.metric_prefix))
-        self.traffic = HttpFamilies(FamilyMaker("rocketmq_http_"))
-        self.history = HistoryFamilies(FamilyMaker("rocketmq_history_"))
-
-
-class ServerFamilies:
     """The metrics that any server has; those of HTTP and of the history have the same names in each."""
 
     def __init__(self, kind: ServerKind[Config]) -> None:
-        make = FamilyMaker(kind.metric_prefix)
-        self.life = ProcessFamilies(make)
-        self.traffic = TrafficFamilies(make, FamilyMaker("rocketmq_http_"), kind.name)
+        self.make = FamilyMaker(kind.metric_prefix)
+        self.life = ProcessFamilies(self.make)
+        self.http = HttpFamilies(FamilyMaker("rocketmq_http_"))
         self.history = HistoryFamilies(FamilyMaker("rocketmq_history_"))
-        self.config_changes = make.counter(
+
+
+class ServerFamilies(HttpServerFamilies):
+    """The metrics that any server of RocketMQ peers has."""
+
+    def __init__(self, kind: ServerKind[Config]) -> None:
+        super().__init__(kind)
+        self.traffic = TrafficFamilies(self.make, kind.name)
+        self.config_changes = self.make.counter(
             "config_changes",
             "Changes of the configuration by request; `failed` ones could not be written to disk.",
             "result",

@@ -16,7 +16,6 @@ from serving.config.server_config import ServerConfig
 from serving.logging.logs import Logs
 from serving.logging.server_events import BROKER_REQUEST_DENIED, BROKER_REQUEST_NOT_SIGNED
 from serving.metrics.counters import CounterTable
-from serving.metrics.server_counters import ServerCounters
 from serving.process.start import StartFailed
 
 #: The longest key that is taken from a file; a wrong file must not fill the memory.
@@ -125,7 +124,7 @@ class SigningLog(SigningObserver):
 
 
 def broker_client(
-    config: ServerConfig, clock: Clock, logs: Logs, counters: ServerCounters, peers: Sequence[NamedAddress] = ()
+    config: ServerConfig, clock: Clock, logs: Logs, unsigned_requests: CounterTable, peers: Sequence[NamedAddress] = ()
 ) -> RemotingClient:
     """Return what sends requests as `config` wants, to `peers` alone if there are any; raises StartFailed."""
     try:
@@ -133,7 +132,7 @@ def broker_client(
     except TlsError as error:
         raise StartFailed(f"tls.enable needs the certificates of tls.client.*: {error}") from error
     signer = signer_of(config)
-    signing = SigningLog(logs, PROPERTIES, ADDRESSES, counters.unsigned_requests, has_keys=signer is not None)
+    signing = SigningLog(logs, PROPERTIES, ADDRESSES, unsigned_requests, has_keys=signer is not None)
     serialize_type = SerializeType[config.serialize_type]
     return RemotingClient(
         clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing, peers=peers

@@ -68,6 +68,114 @@ class Outcome(enum.StrEnum):
     FAILED = "failed"
 
 
+class JumpCause(enum.StrEnum):
+    """Why offsets jumped, as far as it changes what an operator does."""
+
+    #: Another broker is master, or the same one in a later epoch.
+    FAILOVER = "failover"
+    #: The master started again.
+    RESTART = "restart"
+    #: The same, and the log ends before where it ended: messages are lost.
+    LOST = "lost"
+    #: Somebody has set it: a tool, or a client that committed something else.
+    RESET = "reset"
+    #: Somebody has deleted it, with its group, its topic or alone.
+    DELETED = "deleted"
+
+
+class QueueJump(msgspec.Struct, frozen=True, array_like=True):
+    queue_id: int
+    before: int
+    #: None: there is no offset any more.
+    after: int | None
+
+    def __str__(self) -> str:
+        return f"{self.queue_id}:{self.before}>{'none' if self.after is None else self.after}"
+
+
+class Jump(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A jump of a group in a topic on one broker set, as two readings show it."""
+
+    #: Of the later reading.
+    unix_ms: int
+    cluster: str
+    broker_name: str
+    group: str
+    topic: str
+    cause: JumpCause
+    #: Queues that jumped, and the first 64 of them.
+    queue_count: int
+    queues: tuple[QueueJump, ...]
+    #: Messages between the offsets, at most: read again, and passed unread.
+    messages_again: int
+    messages_skipped: int
+    #: Queues without an offset from then on.
+    removed: int
+    master: str
+    former_master: str
+    master_epoch: int | None
+    #: Between the two readings.
+    interval_ms: int
+
+
+class JumpListing(msgspec.Struct, frozen=True, rename="camel"):
+    """The last jumps, the newest first."""
+
+    jumps: list[Jump]
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A replica of a broker set."""
+
+    address: str
+    #: When it was read last; null: never.
+    read_unix_ms: int | None
+    #: Whether it copies offsets from its master: those of 5.5.0 do not, 5.5.1 does. null: not known yet.
+    copies: bool | None
+    #: Why it could not be read last; blank if it could.
+    problem: str
+
+    def __str__(self) -> str:
+        copies = "unknown" if self.copies is None else "copies" if self.copies else "copies-nothing"
+        return f"{self.address}={'not-read' if self.problem else copies}"
+
+
+class SetStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """How a broker set is read."""
+
+    cluster: str
+    broker_name: str
+    #: `host:port`; null: it has none at present.
+    master: str | None
+    master_epoch: int | None
+    #: When its offsets were read last, from whom and in which epoch; null: never.
+    read_unix_ms: int | None
+    read_from: str | None
+    read_epoch: int | None
+    #: The newest reading is not older than three periods.
+    fresh: bool
+    #: Groups in topics.
+    groups: int
+    #: Those among them that are not written as brokers write them, and are not known here.
+    left_out: int
+    #: Messages that its log is known again by.
+    fingerprints: int
+    log_end: int | None
+    #: The oldest reading that is kept; in the last hour there is one in each period, before that one in each hour.
+    oldest_unix_ms: int | None
+    #: Why it could not be read last; blank if it could.
+    problem: str
+    replicas: list[ReplicaStatus]
+
+
+class ReadSetListing(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of broker sets, by cluster and name."""
+
+    sets: list[SetStatus]
+    total: int
+    next_cursor: str | None
+
+
 class RepairView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A repair of the offsets of a set after a change of its master."""
 

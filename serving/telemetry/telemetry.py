@@ -60,6 +60,7 @@ class Telemetry:
             for timer in declared.metrics
             if isinstance(timer, Timer)
         }
+        self.gauges: Final = {gauge: LabelGuard(gauge.label_sets_max, gauge.peer_labels) for gauge in declared.gauges}
 
     def emit(self, event: Event) -> None:
         """Tell an event; raises KeyError for one whose module was not declared."""
@@ -87,7 +88,8 @@ class Telemetry:
 
     def guards(self, make: FamilyMaker) -> dict[MetricFamily, LabelGuard]:
         """Return what limits the labels that peers name."""
-        guards = {counter.family(make): table.guard for counter, table in self.counters.items()}
+        guards = {gauge.family(make): guard for gauge, guard in self.gauges.items()}
+        guards |= {counter.family(make): table.guard for counter, table in self.counters.items()}
         return guards | {timer.family(make): table.guard for timer, table in self.timers.items()}
 
 

@@ -21,11 +21,11 @@ _SWEEPS: Final = 3
 EtcdCall = Callable[[EtcdConnection, float, Metadata], Answer]
 
 
-def _range(request: Any, read: Callable[[Any], Answer]) -> EtcdCall[Answer]:
+def range_call(request: Any, read: Callable[[Any], Answer]) -> EtcdCall[Answer]:
     return lambda connection, seconds, metadata: read(connection.kv.Range(request, timeout=seconds, metadata=metadata))
 
 
-def _txn(request: Any, read: Callable[[Any], Answer]) -> EtcdCall[Answer]:
+def transaction(request: Any, read: Callable[[Any], Answer]) -> EtcdCall[Answer]:
     return lambda connection, seconds, metadata: read(connection.kv.Txn(request, timeout=seconds, metadata=metadata))
 
 
@@ -55,7 +55,7 @@ class CommitOutcome(NamedTuple):
 
 
 def read_leader(keys: Keys) -> EtcdCall[LeaderKeyState]:
-    return _range(
+    return range_call(
         messages.RangeRequest(key=keys.leader), lambda answer: _leader_key(answer.kvs, answer.header.revision)
     )
 
@@ -108,13 +108,13 @@ def campaign(keys: Keys, me: ControllerMember, run: str, lease_id: int) -> EtcdC
             return LeaderKeyState(Holder(member=me, run=run, token=revision, lease_id=lease_id), revision)
         return _leader_key(answer.responses[0].response_range.kvs, revision)
 
-    return _txn(request, read)
+    return transaction(request, read)
 
 
 def release(keys: Keys, own_key: OwnLeaderKey) -> EtcdCall[Any]:
     """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
-    request = messages.TxnRequest(compare=_leads(keys, own_key), success=[delete(keys.leader)])
-    return _txn(request, lambda answer: answer)
+    request = messages.TxnRequest(compare=leads(keys, own_key), success=[delete(keys.leader)])
+    return transaction(request, lambda answer: answer)
 
 
 def commit(
@@ -122,7 +122,7 @@ def commit(
 ) -> EtcdCall[CommitOutcome]:
     """Put a value, or remove it (None), if the key is at this revision (0: not there) and this controller leads."""
     request = messages.TxnRequest(
-        compare=[*_leads(keys, own_key), modified_at(key, revision)],
+        compare=[*leads(keys, own_key), modified_at(key, revision)],
         success=[delete(key) if value is None else put(key, value, 0)],
         failure=[get(keys.leader)],
     )
@@ -131,10 +131,10 @@ def commit(
         kvs = () if answer.succeeded else answer.responses[0].response_range.kvs
         return CommitOutcome(answer.succeeded, _leader_key(kvs, answer.header.revision))
 
-    return _txn(request, read)
+    return transaction(request, read)
 
 
-def _leads(keys: Keys, own_key: OwnLeaderKey) -> list[Any]:
+def leads(keys: Keys, own_key: OwnLeaderKey) -> list[Any]:
     """Compare whose the key `leader` is. Revisions come again where etcd was put back, so its value is compared too."""
     return [
         created_at(keys.leader, own_key.token),
@@ -144,12 +144,12 @@ def _leads(keys: Keys, own_key: OwnLeaderKey) -> list[Any]:
 
 def read(key: bytes) -> EtcdCall[Any]:
     """Return a key with its value and revisions, None if it is not there."""
-    return _range(messages.RangeRequest(key=key), lambda answer: answer.kvs[0] if answer.kvs else None)
+    return range_call(messages.RangeRequest(key=key), lambda answer: answer.kvs[0] if answer.kvs else None)
 
 
 def member_address(key: bytes) -> EtcdCall[tuple[str | None, int]]:
     """Return the address of the controller that holds this key of a member, and the revision of the key."""
-    return _range(
+    return range_call(
         messages.RangeRequest(key=key),
         lambda answer: (address_of(answer.kvs[0]), answer.kvs[0].mod_revision) if answer.kvs else (None, 0),
     )
@@ -159,7 +159,7 @@ def put_member(keys: Keys, me: ControllerMember, lease_id: int, revision: int) -
     """Write the key of this member, and return whether it was still at this revision."""
     key = keys.member(me.id)
     request = messages.TxnRequest(compare=[modified_at(key, revision)], success=[put(key, member_value(me), lease_id)])
-    return _txn(request, lambda answer: bool(answer.succeeded))
+    return transaction(request, lambda answer: bool(answer.succeeded))
 
 
 def database_bytes() -> EtcdCall[int]:
@@ -213,7 +213,7 @@ def _sweep(
     (key, end), revision = keys, 0
     while True:
         request = messages.RangeRequest(key=key, range_end=end, limit=page, revision=revision)
-        answer = client.request(_range(request, lambda answer: answer), deadline_ms=now_ms() + PAGE_MS)
+        answer = client.request(range_call(request, lambda answer: answer), deadline_ms=now_ms() + PAGE_MS)
         kvs.extend(answer.kvs)
         revision = revision or answer.header.revision
         if not answer.more:

@@ -6,9 +6,8 @@ from importlib.resources import files
 
 import pytest
 
-from offsets.readings.jumps import JumpCause
 from offsets.sets.followed import MasterChangeKind
-from serving.shapes.offsets import Outcome, Status
+from serving.shapes.offsets import JumpCause, Outcome, Status
 
 #: Changes of a master after which nothing is repaired.
 NOT_REPAIRED = {MasterChangeKind.ADDRESS_CHANGED, MasterChangeKind.LOST, MasterChangeKind.REMOVED}

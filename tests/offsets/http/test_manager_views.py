@@ -6,16 +6,16 @@ import pytest
 from fakes.http_site import HttpSite
 from set_builders import SET, a_master, a_set
 
-from offsets.catalogues import DECLARED
+from offsets.catalogues import DECLARED, SERVER
 from offsets.config import OFFSET_MANAGER, OffsetManagerConfig
-from offsets.http.manager_views import ManagerViews, OffsetManagerMetrics, check_ready
+from offsets.http.manager_views import ManagerViews, check_ready
 from offsets.lead import Lead
 from offsets.sets.following import Following
 from serving.http.paths import get
 from serving.http.server_views import ConfigViews, ProbeViews
 from serving.http.views import HealthAnswer
-from serving.metrics.exposition import ProcessSources
 from serving.metrics.health import Health, Serving
+from serving.telemetry.exposition import HttpServerMetrics, ProcessSources
 from serving.telemetry.telemetry import Telemetry
 from store.store import ControllerMember
 
@@ -51,10 +51,16 @@ class Manager(HttpSite):
         self.following = Following(self.clock, telemetry.emit)
         self.lead.start(ME)
         self.health.serving = Serving.READY
-        sources = ProcessSources(counters=self.counters, logs=self.logs, health=self.health, task_failures={})
-        metrics = OffsetManagerMetrics(sources, telemetry, [self.lead.measures, self.following.measures])
+        sources = ProcessSources(
+            counters=self.counters,
+            telemetry=telemetry,
+            measures=[self.lead.measures, self.following.measures],
+            logs=self.logs,
+            health=self.health,
+            task_failures={},
+        )
         self.views = (
-            ProbeViews(lambda: check_ready(self.health, self.lead), metrics.text),
+            ProbeViews(lambda: check_ready(self.health, self.lead), HttpServerMetrics(SERVER, sources).text),
             ConfigViews(OFFSET_MANAGER, OffsetManagerConfig),
             ManagerViews(OffsetManagerConfig(), self.lead, self.following, self.commits),
             LeaderViews(self.lead),

@@ -13,7 +13,6 @@ from peers.wire import Caller
 from offsets.at_broker import AtBroker
 from offsets.config import OffsetManagerConfig
 from offsets.proof import LogBefore, LogNow, prove
-from offsets.readings.jumps import JumpCause
 from offsets.readings.readings import Readings
 from offsets.sets.followed import FollowedSet, SetMaster
 from offsets.sets.following import Following
@@ -27,6 +26,7 @@ from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.errors import Refused
 from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
+from serving.shapes.offsets import JumpCause
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -11,14 +11,13 @@ from offsets.readings.jumps import (
     QUEUES_MAX,
     READ_PER_S_MAX,
     SKIPPED,
-    Jump,
-    JumpCause,
     OffsetsMovedBack,
     OffsetsWereSet,
     jumps_between,
     told,
 )
 from offsets.readings.table import Change
+from serving.shapes.offsets import Jump, JumpCause
 
 SECOND = 5
 

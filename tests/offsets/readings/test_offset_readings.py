@@ -8,10 +8,11 @@ from read_site import KEY, NAME, PERIOD_MS, Site, running
 from set_builders import SET, a_master, an_address
 
 from offsets.readings import readings as module
-from offsets.readings.jumps import JumpCause, OffsetsMovedBack
+from offsets.readings.jumps import OffsetsMovedBack
 from offsets.readings.readings import COPIES_WITHIN_MS, REPLICA_WITHIN_MS, MasterNotRead, ReplicaCopiesNothing
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind
 from offsets.values import GroupKind, GroupTopic
+from serving.shapes.offsets import JumpCause
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ import pytest
 from repair_site import NAME, Group, Site
 
 from offsets.proof import LogBefore
-from offsets.readings.jumps import JumpCause
 from offsets.restore.lag import LAGS_MAX, LagQueue, LagReader, LagsTooOften
 from offsets.restore.operations import NoSuchOperation, OperationKind, Operations
 from offsets.restore.restorer import AnotherRuns, Change, NoSuchSet, Restorer, RestoreRefused, Scope
 from offsets.restore.rules import Options
 from offsets.values import QueueKey
 from remoting.protocol.codes import BrokerRequestCode
-from serving.shapes.offsets import Status
+from serving.shapes.offsets import JumpCause, Status
 
 COMMIT = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 ALL = Scope("c")

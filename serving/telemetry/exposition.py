@@ -1,13 +1,12 @@
 """Reads the metrics of any server at a scrape, and writes them as text.
 
-Each server's own metrics add the families of its state. Importing prometheus-client takes long, so this module is
-imported when the remoting port is already open.
+Importing prometheus-client takes long, so this module is imported when the remoting port is already open.
 """
 
 import asyncio
 import platform
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import add
 from typing import Final, Generic
 
@@ -29,6 +28,8 @@ from serving.metrics.families import HttpServerFamilies, MetricFamily, ServerFam
 from serving.metrics.health import Health, Serving
 from serving.metrics.label_values import UNKNOWN, request_name, response_name
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
+from serving.telemetry.events import Measure
+from serving.telemetry.telemetry import Telemetry
 
 #: The text is written in slices of so many ns at least, and requests are served between them. Not in a thread: uvloop
 #: takes Python's lock for each event anew, and would wait for a busy thread as often.
@@ -47,12 +48,15 @@ class ProcessSources(msgspec.Struct, frozen=True, kw_only=True):
     """What is read in any server, also one that is reached over HTTP alone."""
 
     counters: ServerCounters
+    telemetry: Telemetry
     logs: Logs
     health: Health
     #: Failures of background tasks by name of the task; counted on.
     task_failures: Mapping[str, int]
     #: None where nothing is recorded.
     recorder: Recorder | None = None
+    #: What each part yields of its gauges.
+    measures: Sequence[Callable[[], Iterable[Measure]]] = ()
 
 
 class ServerSources(ProcessSources, frozen=True, kw_only=True):
@@ -61,11 +65,11 @@ class ServerSources(ProcessSources, frozen=True, kw_only=True):
     statistics: ServerStatistics
 
 
-class HttpServerMetrics(ABC):
-    """Reads all metrics of a server that is reached over HTTP alone; its children add their own."""
+class HttpServerMetrics:
+    """Reads all metrics of a server that is reached over HTTP alone."""
 
-    def __init__(self, families: HttpServerFamilies | ServerFamilies, sources: ProcessSources) -> None:
-        self._life_families, self._http_families = families.life, families.traffic
+    def __init__(self, families: HttpServerFamilies, sources: ProcessSources) -> None:
+        self._make, self._life_families, self._http_families = families.make, families.life, families.http
         self._history_families = families.history
         self._sources_of_process = sources
         self._process = ProcessCollector(registry=None)
@@ -73,17 +77,29 @@ class HttpServerMetrics(ABC):
         self._text = b""
         self._true_until_s = 0.0
 
-    @abstractmethod
+    def measures(self) -> Iterator[Measure | None]:
+        """Yield the gauges of this server alone, and None now and then where there is much to read."""
+        return chain.from_iterable(measures() for measures in self._sources_of_process.measures)
+
     def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        """Yield the counters and gauges of this server alone, and None now and then where there is much to read."""
+        """Yield what this server alone declares: gauges as measured, then counters; None as the measures do."""
+        telemetry = self._sources_of_process.telemetry
+        gauges = {gauge: Admitted(guard, gauge.combine) for gauge, guard in telemetry.gauges.items()}
+        for measure in self.measures():
+            if measure is None:
+                yield None
+            else:
+                gauges[measure.gauge].add(measure.labels, measure.value)
+        for gauge, found in gauges.items():
+            # One without labels is 0 where its part does not run.
+            unlabelled: tuple[Labels, ...] = () if gauge.labels else ((),)
+            zeros = dict.fromkeys(unlabelled if gauge.known is None else gauge.known, 0.0)
+            yield gauge.family(self._make), zeros | found.values
+        yield from telemetry.counts(self._make)
 
-    @abstractmethod
-    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        """Yield the histograms of this server alone."""
-
-    @abstractmethod
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits the label sets of this server's own metrics."""
+        return self._sources_of_process.telemetry.guards(self._make)
 
     async def text(self) -> bytes:
         """Return the text format, at most some tenths of a second old."""
@@ -125,7 +141,7 @@ class HttpServerMetrics(ABC):
         yield self._life_families.event_loop_lag, {(): counters.event_loop_lag}
         yield self._http_families.http_duration, counters.http_durations.histograms()
         yield self._history_families.write_duration, {(): counters.history_writes}
-        yield from self.own_histograms()
+        yield from self._sources_of_process.telemetry.durations(self._make)
 
     def _life(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, sources, logs = self._life_families, self._sources_of_process, self._sources_of_process.logs
