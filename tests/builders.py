@@ -67,7 +67,6 @@ def a_live_row(**values):
         "ha_server_addr": "",
         "version": RELEASE,
         "filter_servers": (),
-        "registered_ms": values.get("last_heartbeat_ms", 0),
     }
     return LiveRow(**(defaults | values))
 

@@ -203,21 +203,21 @@ class Model:
     def register(self, request, now_ms):
         name, address, broker_id = request.broker_name, request.address, request.broker_id
         its, known = self.sets.get(name), self.find(request.key)
-        if request.is_late:
-            stale = effects.StaleRegistration(**who(request))
-            return effects.RouteOutcome(reply=self.master_of(request), events=(stale,))
         # An address is one process, which may have had another id.
         members = (
             {i: each for i, each in its.members.items() if each.key != request.key or i == broker_id} if its else {}
         )
         holder = members.get(broker_id)
+        if holder is None and len(request.topics) + request.ignored_topics == 1:
+            raise RegistrationRefused("register broker failed")
+        if request.is_late:
+            stale = effects.StaleRegistration(**who(request))
+            return effects.RouteOutcome(reply=self.master_of(request), events=(stale,))
         superseded = holder if holder and holder.key != request.key else None
         if superseded and superseded.request.cluster == request.cluster:
             mine, theirs = (each.data_version.state_version for each in (request, superseded.request))
             if theirs > mine:
                 return self.turn_away(request, known, superseded, now_ms)
-        if holder is None and len(request.topics) + request.ignored_topics == 1:
-            raise RegistrationRefused("register broker failed")
         is_new_set, former_first = its is None, min(its.members) if its else None
         former_master = its.master.key if its and its.master else None
         version_changed = known is None or known.request.data_version != request.data_version

@@ -79,6 +79,7 @@ FIELDS = {
     "network": ["n1", "n1", "n2"],
     "version": [400, 513],
     "ignored_topics": [0, 0, 0, 1],
+    "is_late": [False] * 9 + [True],
 }
 OPTIONS = {
     "delete_topic_with_broker_registration": [False, True],
@@ -159,7 +160,7 @@ class Lives:
     def take(self, request, *, rests):
         if rests:
             steps = self.state.registration_steps(
-                request, lambda: self.now_ms, lambda: request.connection_id not in self.open
+                request, lambda: self.now_ms, lambda: request.is_late or request.connection_id not in self.open
             )
             self.resting.append((request, steps))
             self.go_on(0)
@@ -181,7 +182,8 @@ class Lives:
         try:
             next(steps)
         except StopIteration as end:
-            request, outcome = replace(request, is_late=request.connection_id not in self.open), end.value
+            outcome, is_late = end.value, request.is_late or request.connection_id not in self.open
+            request = replace(request, is_late=is_late)
             self.alike(lambda: outcome, lambda: self.model.register(request, self.now_ms))
         except RequestRefused as refusal:
             with pytest.raises(type(refusal), match=re.escape(str(refusal))):
@@ -507,7 +509,7 @@ def history(random):
         "pass_time": (8, lambda: {"ms": random.choice(TIMES_MS), "heard": random.choice([0, 1, 2, 9, 9])}),
         "heartbeat": (2, lambda: {"key": key(), "cluster": cluster()}),
         "query_data_version": (3, lambda: {"key": key(), "cluster": cluster(), "where": where()}),
-        "set_write_perm": (3, lambda: {"name": random.choice(NAMES), "gives": random.random() < 0.3}),
+        "set_write_perm": (3, lambda: {"name": random.choice(NAMES), "gives": random.random() < 0.5}),
         "delete_topic": (2, lambda: {"topic": topic(), "cluster": random.choice([None, "", "C", "D"])}),
         "register_topic": (
             2,
@@ -524,29 +526,29 @@ def history(random):
     return config(), [(name, happenings[name][1]()) for name in names]
 
 
-def play(config, steps):
-    lives = Lives(config)
+def play(config, steps, lives_of):
+    lives = lives_of(config)
     for name, values in steps:
         getattr(lives, name)(**values)
         lives.check()
     lives.all_leave()
 
 
-def failure_of(config, steps):
+def failure_of(config, steps, lives_of):
     try:
-        play(config, steps)
+        play(config, steps, lives_of)
     except Exception as failure:  # noqa: BLE001 - whatever goes wrong is what is looked for
         return failure
     return None
 
 
-def play_histories(numbers):
+def play_histories(numbers, lives_of=Lives):
     for number in numbers:
         config, steps = history(Random(number))
-        if failure := failure_of(config, steps):
+        if failure := failure_of(config, steps, lives_of):
             for step in reversed(steps):
                 fewer = [each for each in steps if each is not step]
-                if shorter := failure_of(config, fewer):
+                if shorter := failure_of(config, fewer, lives_of):
                     steps, failure = fewer, shorter
             story = "\n".join(f"{name}({values})" for name, values in steps)
             raise AssertionError(f"history {number} fails in these steps:\n{story}") from failure
