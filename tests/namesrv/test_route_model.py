@@ -163,7 +163,7 @@ class Lives:
                 request, lambda: self.now_ms, lambda: request.is_late or request.connection_id not in self.open
             )
             self.resting.append((request, steps))
-            self.go_on(0)
+            self.go_on(0, 1)
         else:
             self.alike(lambda: self.told(request), lambda: self.model.register(request, self.now_ms))
 
@@ -174,13 +174,14 @@ class Lives:
             return self.state.register_unchanged(replace(request, topics={}, mappings={}), self.now_ms)
         return register_broker(self.state, request, self.now_ms)
 
-    def go_on(self, which):
-        """Take one step of a registration that rests: it is as if it came with its last one."""
+    def go_on(self, which, steps_max):
+        """Take some steps of a registration that rests: it is as if it came with its last one."""
         if not self.resting:
             return
         request, steps = self.resting.pop(-1 - which % len(self.resting))
         try:
-            next(steps)
+            for _ in range(steps_max):
+                next(steps)
         except StopIteration as end:
             outcome, is_late = end.value, request.is_late or request.connection_id not in self.open
             request = replace(request, is_late=is_late)
@@ -501,7 +502,7 @@ def history(random):
     happenings = {
         "register": (9, lambda: {"request": request(), "where": where(), "rests": random.random() < 0.1}),
         "register_again": (14, again),
-        "go_on": (6, lambda: {"which": where()}),
+        "go_on": (6, lambda: {"which": where(), "steps_max": random.choice([1, 3, 99])}),
         "unregister": (2, lambda: {"key": key(), "where": where(), "cluster": cluster()}),
         "connect": (3, dict),
         "lose_connection": (3, lambda: {"where": where(), "of": random.choice([None, 0, 1, 2])}),

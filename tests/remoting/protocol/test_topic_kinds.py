@@ -1,12 +1,7 @@
-"""Of which kind a topic is."""
-
-from collections import Counter
+"""Of which kind a topic is by its name."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from namesrv.core.changes import kinds_of
 from remoting.protocol.topic_kinds import TopicKind, kind_of, topics_of
 
 # `TopicValidator.getSystemTopicSet()` of Java 5.5.0, printed by it.
@@ -59,11 +54,3 @@ def test_topics_of_consumer_groups_are_recognised_by_prefix(topic, kind):
 )
 def test_every_other_topic_is_normal(topic):
     assert kind_of(topic, OWNERS) is TopicKind.NORMAL
-
-
-TOPICS = st.sampled_from(["Orders", "Payments", "TBW102", "rmq_sys_x", "rmq_sys", "%RETRY%group", "%DLQ%group", ""])
-
-
-@given(st.lists(TOPICS))
-def test_many_topics_are_counted_as_each_of_them_is(topics):
-    assert +kinds_of(topics) == Counter(kind_of(topic, ()) for topic in topics)
