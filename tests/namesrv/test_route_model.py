@@ -61,7 +61,7 @@ MAPPING_TABLES = [
     {"T0": TopicQueueMappingInfo(bname="broker-a", topic="T0", total_queues=2, curr_id_map={0: 0, 1: 1})},
     {"T0": TopicQueueMappingInfo(bname="broker-a", topic="T0", epoch=2), "Mapped": TopicQueueMappingInfo()},
 ]
-VERSIONS = [DataVersion(counter=1), DataVersion(counter=1), DataVersion(counter=2), DataVersion(state_version=1)]
+VERSIONS = [DataVersion(counter=1), DataVersion(counter=1), DataVersion(counter=2), *[DataVersion(state_version=1)] * 2]
 #: What a registration may say; what stands here more than once is said more often.
 FIELDS = {
     "cluster": ["C", "C", "C", "D"],
@@ -156,6 +156,14 @@ class Lives:
             latest = [*broker.connections][-1]
             connection = latest if over is None and latest in self.open else self.at(over or 0)
             self.take(reported(replace(broker.request, **news), connection), rests=rests)
+
+    def claim_id(self, which):
+        """Have the first broker of a set claim the id of its last, which may have a newer state."""
+        if large := [its for its in self.model.sets.values() if len(its.members) > 1]:
+            members = large[which % len(large)].members
+            first, last = members[min(members)], max(members)
+            claim = replace(first.request, broker_id=last, data_version=VERSIONS[0])
+            self.take(reported(claim, self.open[-1]), rests=False)
 
     def take(self, request, *, rests):
         if rests:
@@ -502,6 +510,7 @@ def history(random):
     happenings = {
         "register": (9, lambda: {"request": request(), "where": where(), "rests": random.random() < 0.1}),
         "register_again": (14, again),
+        "claim_id": (2, lambda: {"which": where()}),
         "go_on": (6, lambda: {"which": where(), "steps_max": random.choice([1, 3, 99])}),
         "unregister": (2, lambda: {"key": key(), "where": where(), "cluster": cluster()}),
         "connect": (3, dict),
