@@ -259,7 +259,7 @@ class Lives:
         assert self.state.delete_topic(topic, cluster) == self.model.delete_topic(topic, cluster)
 
     def register_topic(self, topic, names, perm):
-        datas = [QueueData(broker_name=name, perm=perm, read_queue_nums=4) for name in names]
+        datas = [QueueData(broker_name=name, perm=perm, read_queue_nums=8, write_queue_nums=8) for name in names]
         self.alike(lambda: self.state.register_topic(topic, datas), lambda: self.model.register_topic(topic, datas))
 
     def report_losses(self):
@@ -495,6 +495,9 @@ def history(random):
     def topic():
         return random.choice(TOPICS)
 
+    def some_names():
+        return random.sample(NAMES, random.randrange(4))
+
     def key():
         return LiveKey(random.choice(NAMES), random.choice(ADDRESSES))
 
@@ -521,14 +524,7 @@ def history(random):
         "query_data_version": (3, lambda: {"key": key(), "cluster": cluster(), "where": where()}),
         "set_write_perm": (3, lambda: {"name": random.choice(NAMES), "gives": random.random() < 0.5}),
         "delete_topic": (2, lambda: {"topic": topic(), "cluster": random.choice([None, "", "C", "D"])}),
-        "register_topic": (
-            2,
-            lambda: {
-                "topic": topic(),
-                "names": random.sample(NAMES, random.randrange(4)),
-                "perm": random.choice([6, 4]),
-            },
-        ),
+        "register_topic": (2, lambda: {"topic": topic(), "names": some_names(), "perm": random.choice([6, 4])}),
         "configure": (1, lambda: {"config": config()}),
     }
     weights = [weight for weight, _ in happenings.values()]
@@ -536,17 +532,13 @@ def history(random):
     return config(), [(name, happenings[name][1]()) for name in names]
 
 
-def play(config, steps, lives_of):
-    lives = lives_of(config)
-    for name, values in steps:
-        getattr(lives, name)(**values)
-        lives.check()
-    lives.all_leave()
-
-
 def failure_of(config, steps, lives_of):
+    lives = lives_of(config)
     try:
-        play(config, steps, lives_of)
+        for name, values in steps:
+            getattr(lives, name)(**values)
+            lives.check()
+        lives.all_leave()
     except Exception as failure:  # noqa: BLE001 - whatever goes wrong is what is looked for
         return failure
     return None
