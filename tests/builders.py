@@ -32,8 +32,8 @@ def an_address(*, broker_name=BROKER, broker_id=MASTER_ID):
     return f"{broker_name}-{broker_id}:10911"
 
 
-def a_data_version(*, counter=1, state_version=0, timestamp=1_700_000_000_000):
-    return DataVersion(counter=counter, state_version=state_version, timestamp=timestamp)
+def a_data_version(*, counter=1, state_version=0):
+    return DataVersion(counter=counter, state_version=state_version, timestamp=1_700_000_000_000)
 
 
 # Brokers
@@ -67,7 +67,6 @@ def a_live_row(**values):
         "ha_server_addr": "",
         "version": RELEASE,
         "filter_servers": (),
-        "registered_ms": values.get("last_heartbeat_ms", 0),
     }
     return LiveRow(**(defaults | values))
 
@@ -88,25 +87,19 @@ def a_registration(*, broker_name=BROKER, broker_id=MASTER_ID, **values):
 # Topics
 
 
-def topic_configs(*names, perm=WRITABLE, read_queue_nums=16, write_queue_nums=16, topic_sys_flag=0):
+def topic_configs(*names, perm=WRITABLE, read_queue_nums=16):
     """Return what a registration says of topics that are all set alike."""
-    settings = TopicSettings(
-        perm=perm,
-        read_queue_nums=read_queue_nums,
-        write_queue_nums=write_queue_nums,
-        topic_sys_flag=topic_sys_flag,
-    )
+    settings = TopicSettings(perm=perm, read_queue_nums=read_queue_nums, write_queue_nums=16, topic_sys_flag=0)
     return dict.fromkeys(names, settings)
 
 
-def a_queue_data(*, broker_name=BROKER, perm=WRITABLE, read_queue_nums=16, write_queue_nums=16, topic_sys_flag=0):
+def a_queue_data(*, broker_name=BROKER, perm=WRITABLE, read_queue_nums=16, write_queue_nums=16):
     """Return what is stored of the default topic."""
     return QueueData(
         broker_name=broker_name,
         perm=perm,
         read_queue_nums=read_queue_nums,
         write_queue_nums=write_queue_nums,
-        topic_sys_flag=topic_sys_flag,
     )
 
 
@@ -115,14 +108,14 @@ def queue_datas(*topics, **settings):
     return {topic: a_queue_data(**settings) for topic in topics}
 
 
-def a_mapping(*, broker_name=BROKER, topic=TOPIC, total_queues=8, epoch=1, curr_id_map=None):
+def a_mapping(*, broker_name=BROKER, topic=TOPIC, curr_id_map=None):
     """Return the mapping of a static topic whose logical queues are all on this set, under the same ids."""
     return TopicQueueMappingInfo(
         bname=broker_name,
         topic=topic,
-        total_queues=total_queues,
-        epoch=epoch,
-        curr_id_map={queue: queue for queue in range(total_queues)} if curr_id_map is None else curr_id_map,
+        total_queues=8,
+        epoch=1,
+        curr_id_map={queue: queue for queue in range(8)} if curr_id_map is None else curr_id_map,
     )
 
 

@@ -1,22 +1,22 @@
 """Tables as registrations leave them: every member lives, and every set has the topics of the default registration."""
 
-from builders import TOPIC, WRITABLE, a_live_row, queue_datas
+from builders import TOPIC, a_live_row, queue_datas
 
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.recording.rows import snapshot
 
 
-def route_tables(*sets, perm=WRITABLE, **row):
-    """Return tables with these broker sets; `row` is said of every member."""
+def route_tables(*sets):
+    """Return tables with these broker sets."""
     tables = RouteTables()
     for broker_set in sets:
         name = broker_set.broker_name
         tables.brokers.put(broker_set)
-        tables.topics.put(name, queue_datas(TOPIC, name, broker_name=name, perm=perm))
+        tables.topics.put(name, queue_datas(TOPIC, name, broker_name=name))
         for broker_id, member in broker_set.members.items():
-            values = {"cluster": member.cluster, "broker_id": broker_id} | row
-            tables.live.put(LiveKey(name, member.address), a_live_row(**values))
+            row = a_live_row(cluster=member.cluster, broker_id=broker_id)
+            tables.live.put(LiveKey(name, member.address), row)
     return tables
 
 

@@ -1,375 +1,567 @@
-"""Random lives of brokers, played against the state with a simple model beside it.
+"""Random lives of brokers, played against the state with the simple model of `route_model.py` beside it.
 
-The model keeps one plain record for each living broker and one permission for each topic of a set; it knows nothing of
-tables, changes or caches. After every step both must tell the same, and the tables must fit each other.
+After every step both must have answered, notified and noted the same, and whatever can be asked of the state must be
+what the model says. The histories are the same in every run; one that fails is told without the steps that do not
+matter. The many cases of one rule are here too, so the tests in `core/` have only what no history reaches: limits, what
+is shared, and what happens between the steps of a departure.
 """
 
-import math
-from dataclasses import dataclass
+import json
+import re
+from collections import Counter
+from random import Random
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 from msgspec.structs import replace
+from route_model import SYNC_TOPIC, WRITE, BrokerSet, Model
 from route_states import expire, lose_connection, register_broker, unregister_broker
 
+from namesrv.core import cluster_gaps, routes
+from namesrv.core.changes import TopicCountTable, TopicSizes
+from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership, clusters
+from namesrv.core.registration.accepted_topics import ReportedTopics
 from namesrv.core.registration.registration import Registration
 from namesrv.core.route_state import RouteState
+from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.tables.topic_table import TopicSettings
+from namesrv.core.tables.topic_table import QueueSum, TopicSettings
+from namesrv.core.values import cooperative
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.effects import CloseConnection, HeartbeatKind, StaleRegistration
-from namesrv.refusals import RegistrationRefused
+from namesrv.core.values.effects import CloseConnection, DepartureReason, HeartbeatKind, ProbeConnection
 from namesrv.settings.config import NameServerConfig
+from remoting.protocol.errors import RequestRefused
 from remoting.protocol.fastjson import Dialect, encode
-from remoting.protocol.shapes.route import DataVersion, QueueData
-from remoting.protocol.topic_kinds import kind_of
+from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
+from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo
+from remoting.protocol.topic_kinds import TopicKind, kind_of
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import Histogram
 
-NAMES = st.sampled_from(["broker-a", "broker-b"])
-ADDRESSES = st.sampled_from(["h1:1", "h2:1", "h3:1"])
-IDS = st.integers(0, 2)
-CLUSTERS = st.sampled_from(["C", "C", "C", "D"])
-TOPICS = st.sampled_from(["T0", "T1", "T2", "%RETRY%g"])
-TIMEOUTS_MS = st.sampled_from([10_000, 120_000])
-#: Positions among the open connections, the youngest last: mostly a young one, at times a late old one.
-CONNECTIONS = st.integers(0, 2)
-
-REQUESTS = st.builds(
-    Registration,
-    cluster=CLUSTERS,
-    broker_name=NAMES,
-    broker_id=IDS,
-    address=ADDRESSES,
-    enable_acting_master=st.sampled_from([None, False, True]),
-    heartbeat_timeout_ms=TIMEOUTS_MS,
-    data_version=st.builds(DataVersion, counter=st.integers(0, 2), state_version=st.integers(0, 1)),
-    topics=st.dictionaries(
-        TOPICS, st.builds(TopicSettings, st.sampled_from([6, 4]), *map(st.just, (16, 16, 0))), max_size=4
-    ),
-    connection_id=st.just(0),
+NAMES = ["broker-a", "broker-b", "broker-c"]
+ADDRESSES = ["h1:1", "h2:1", "h3:1", "h4:1"]
+TOPICS = ["T0", "T1", "T\u4e3b", "%RETRY%g", "%DLQ%g", "TBW102", "broker-a", "D_REPLY_TOPIC", SYNC_TOPIC]
+WRITABLE, READ_ONLY, FEW, FLAGGED, INHERITED = (
+    TopicSettings(perm, read, write, flag)
+    for perm, read, write, flag in [(6, 8, 8, 0), (4, 8, 8, 0), (6, 4, 8, 0), (6, 8, 4, 1), (7, 8, 8, 0)]
 )
+#: What a registration says of topics; one topic alone is taken from known brokers only.
+TOPIC_TABLES = [
+    dict.fromkeys(TOPICS[:4], WRITABLE),
+    dict.fromkeys(TOPICS, WRITABLE),
+    dict.fromkeys(TOPICS[:2], FEW) | dict.fromkeys(TOPICS[2:6], READ_ONLY),
+    dict.fromkeys(TOPICS[5:], FLAGGED) | {"T0": READ_ONLY},
+    dict.fromkeys(TOPICS[:3], INHERITED) | {SYNC_TOPIC: WRITABLE},
+    {"T1": WRITABLE},
+    {"T0": FEW},
+    {},
+]
+MAPPING_TABLES = [
+    {},
+    {},
+    {"T0": TopicQueueMappingInfo(bname="broker-a", topic="T0", total_queues=2, curr_id_map={0: 0, 1: 1})},
+    {"T0": TopicQueueMappingInfo(bname="broker-a", topic="T0", epoch=2), "Mapped": TopicQueueMappingInfo()},
+]
+VERSIONS = [DataVersion(counter=1), DataVersion(counter=1), DataVersion(counter=2), *[DataVersion(state_version=1)] * 2]
+#: What a registration may say; what stands here more than once is said more often.
+FIELDS = {
+    "cluster": ["C", "C", "C", "D"],
+    "broker_name": NAMES,
+    "broker_id": [0, 0, 1, 2],
+    "address": ADDRESSES,
+    "ha_server_addr": ["ha1:2", "ha2:2"],
+    "zone_name": [None, "z", "y", ""],
+    "enable_acting_master": [True, True, False, None],
+    "heartbeat_timeout_ms": [10_000, 120_000, 120_000],
+    "data_version": VERSIONS,
+    "topics": TOPIC_TABLES,
+    "mappings": MAPPING_TABLES,
+    "filter_servers": [None, None, (), ("f1:3",), ("f2:3", "f1:3")],
+    "network": ["n1", "n1", "n2"],
+    "version": [400, 513],
+    "ignored_topics": [0, 0, 0, 1],
+    "is_late": [False] * 9 + [True],
+}
+OPTIONS = {
+    "delete_topic_with_broker_registration": [False, True],
+    "notify_min_broker_id_changed": [True, False],
+    "support_acting_master": [True, False],
+    "topic_sets_per_host_max": [512, 512, 1],
+}
+#: What a period, a timeout or a grace is, and a moment more.
+TIMES_MS = [1, 1, 10_000, 15_000, 20_000, 45_000, 60_000, 120_000]
+TABLES = ["brokers", "topics", "mappings", "live", "permission_overrides"]
+#: What counts on though nobody is left.
+COUNTERS = ["names_version", "_earliest_ms"]
+HISTORIES, SOAK_HISTORIES = 120, 2_000
+STEPS = 120
 
-WRITE = 2
-STEPS = 40
-SOAK_STEPS = 1_000
-SOAK_EXAMPLES = 100
+
+def reported(request, connection):
+    """Return a registration with something by which its text is known again."""
+    text = request.data_version, request.topics, request.mappings, request.filter_servers, request.ignored_topics
+    digests = ReportedTopics(
+        head=repr(text).encode(), tail=b"", blocks=(), digest=b"", crc32=0, rest_bytes=0, topics=len(request.topics)
+    )
+    return replace(request, reported=digests, connection_id=connection)
 
 
-@dataclass
-class Living:
-    """A broker that the NameServer has to know."""
+class Lives:
+    """Brokers come, change and go, over connections that come and go, and operators change what they said."""
 
-    broker_id: int
-    cluster: str
-    #: Those over which it registered, the latest last, and when it did last.
-    connections: dict[int, int]
-    last_heartbeat_ms: int
-    timeout_ms: int
-    version: DataVersion
-    #: The period in which it registers, as far as is known.
-    period_ms: int
-    #: When it leaves though it is not overdue.
-    grace_ends_ms: float = math.inf
-
-    @property
-    def deadline_ms(self):
-        return min(self.last_heartbeat_ms + self.timeout_ms, self.grace_ends_ms)
-
-
-class BrokerLives(RuleBasedStateMachine):
-    @initialize(delete_missing=st.booleans(), notify=st.booleans(), acting=st.booleans())
-    def start(self, delete_missing, notify, acting):
-        self.config = NameServerConfig(
-            delete_topic_with_broker_registration=delete_missing,
-            notify_min_broker_id_changed=notify,
-            support_acting_master=acting,
-        )
+    def __init__(self, config):
+        self.state, self.model = RouteState(config), Model(config)
+        self.state.records_changes = True
         self.now_ms = 0
-        self.next_connection = 0
-        self.restart()
+        self.open = [1, 2, 3]
+        self.next_connection = 4
+        #: Registrations that rest while their topics are compared, and their steps.
+        self.resting = []
+        #: Routes as they were sent last, and what they depend on.
+        self.sent = {}
+        self.names_version, self.names = self.state.tables.topics.names_version, set()
+        #: What is made of the recorded changes alone.
+        self.recorded_sets, self.recorded_topics = {}, {}
+        #: The sets of the last list of clusters, and how many changes it knew.
+        self.info = {}, 0
+        #: What was listed after the previous step, in order of arrival.
+        self.listed, self.came = [], []
 
-    # The model
+    def at(self, where):
+        """Return an open connection: 0 is the youngest."""
+        return self.open[-1 - where % len(self.open)]
 
-    def members(self, name):
-        return {address: living for (its_name, address), living in self.living.items() if its_name == name}
-
-    def ids(self, name):
-        return {living.broker_id: address for address, living in self.members(name).items()}
-
-    def gone(self, keys):
-        """Take brokers that left together out of the model."""
-        for key in keys:
-            del self.living[key]
-        for name in {name for name, _ in keys}:
-            if not self.members(name):
-                self.acting.pop(name)
-                self.perms.pop(name, None)
-                self.chosen.pop(name, None)
-            elif self.acting[name] and 0 not in self.ids(name):
-                perms = self.perms.get(name, {})
-                if any(perm & WRITE for perm in perms.values()):
-                    self.chosen.pop(name, None)
-                self.perms[name] = {topic: perm & ~WRITE for topic, perm in perms.items()}
+    def alike(self, ask, tell):
+        """Have state and model do the same, and compare what came of it."""
+        results = []
+        for each in (ask, tell):
+            try:
+                results.append(each())
+            except RequestRefused as refusal:
+                results.append((type(refusal), str(refusal)))
+        assert results[0] == results[1]
 
     # What happens
 
-    @rule()
-    def restart(self):
-        """A NameServer that was restarted knows nobody, and nobody is connected."""
-        self.state = RouteState(self.config)
-        self.sent = []
-        self.living = {}
-        self.acting = {}
-        self.perms = {}
-        self.chosen = {}
-        self.open = []
-        #: A registration that rests, and its steps.
-        self.begun = None
-        for _ in range(3):
-            self.connect()
-
-    @rule()
     def connect(self):
-        self.next_connection += 1
         self.open.append(self.next_connection)
-
-    @rule(request=REQUESTS, where=CONNECTIONS)
-    def register(self, request, where):
-        request = replace(request, connection_id=self.open[-1 - where % len(self.open)])
-        self.take(request, lambda: register_broker(self.state, request, self.now_ms))
-
-    @precondition(lambda self: self.begun is None)
-    @rule(request=REQUESTS, where=CONNECTIONS)
-    def begin_to_register(self, request, where):
-        """Let a registration rest while its topics are compared: it is as if it came when it ends."""
-        request = replace(request, connection_id=self.open[-1 - where % len(self.open)])
-        steps = self.state.registration_steps(request, lambda: self.now_ms, lambda: False)
-        try:
-            next(steps)
-        except StopIteration:
-            # It had nothing to compare.
-            self.take(request, lambda: None)
-        except RegistrationRefused:
-            assert self.ids(request.broker_name).get(request.broker_id) is None
-        else:
-            self.begun = request, steps
-
-    @precondition(lambda self: self.begun is not None)
-    @rule()
-    def end_registration(self):
-        (request, steps), self.begun = self.begun, None
-        if request.connection_id in self.open:
-            self.take(request, lambda: run_to_completion(steps))
-
-    def take(self, request, do):
-        name, address, cluster, version = (request.broker_name, request.address, request.cluster, request.data_version)
-        broker_id, connection = request.broker_id, request.connection_id
-        before = self.living.get((name, address))
-        holder = self.ids(name).get(broker_id)
-        rival = self.living[name, holder] if holder not in (None, address) else None
-        if rival and rival.cluster == cluster and rival.version.state_version > version.state_version:
-            do()
-            self.gone([(name, address)] if before else [])
-            return
-        if holder is None and len(request.topics) == 1:
-            with pytest.raises(RegistrationRefused):
-                do()
-            return
-        do()
-        if rival:
-            del self.living[name, holder]
-        connections = dict(before.connections) if before else {}
-        gap_ms = self.now_ms - connections.pop(connection, self.now_ms)
-        period_ms = before.period_ms if before else 30_000
-        if gap_ms >= 10_000:
-            period_ms = min(60_000, max(gap_ms, period_ms * 3 // 4))
-        connections = dict(list(connections.items())[-3:]) | {connection: self.now_ms}
-        timeout_ms, acting = request.heartbeat_timeout_ms, request.enable_acting_master
-        living = Living(broker_id, cluster, connections, self.now_ms, timeout_ms, version, period_ms)
-        self.living[name, address] = living
-        self.acting[name] = bool(acting)
-        changed = holder is None or before is None or before.version != version
-        if broker_id == 0 or (acting is not None and broker_id == min(self.ids(name))):
-            topics = {topic: settings.perm for topic, settings in request.topics.items()}
-            self.take_topics(name, topics, changed=changed, writable=broker_id == 0 or not acting)
-
-    def take_topics(self, name, topics, *, changed, writable):
-        perms, chosen = self.perms.setdefault(name, {}), self.chosen.setdefault(name, {})
-        if changed and self.config.delete_topic_with_broker_registration:
-            for topic in set(perms) - set(topics):
-                perms.pop(topic)
-                chosen.pop(topic, None)
-        for topic, perm in topics.items():
-            if changed:
-                chosen.pop(topic, None)
-            perms[topic] = chosen.get(topic, perm if writable else perm & ~WRITE)
-
-    @rule(name=NAMES, address=ADDRESSES, where=CONNECTIONS)
-    def unregister(self, name, address, where):
-        connection = self.open[-1 - where % len(self.open)]
-        unregister_broker(self.state, "C", LiveKey(name, address), connection, self.now_ms)
-        living = self.living.get((name, address))
-        if living and max(living.connections) <= connection:
-            self.gone([(name, address)])
-
-    @precondition(lambda self: len(self.open) > 1)
-    @rule(where=CONNECTIONS)
-    def lose_connection(self, where):
-        connection = self.open.pop(-1 - where % len(self.open))
-        lose_connection(self.state, connection, self.now_ms)
-        gone = []
-        for key, living in self.living.items():
-            was_latest = list(living.connections)[-1] == connection
-            living.connections.pop(connection, None)
-            if not was_latest:
-                continue
-            living.grace_ends_ms = max(living.connections.values(), default=-math.inf) + living.period_ms * 1.5
-            if living.grace_ends_ms < self.now_ms:
-                gone.append(key)
-        self.gone(gone)
-
-    @rule(name=NAMES, address=ADDRESSES)
-    def register_late(self, name, address):
-        """Carry out what came over a connection that is gone already."""
         self.next_connection += 1
-        request = Registration(
-            cluster="C",
-            broker_name=name,
-            broker_id=0,
-            address=address,
-            connection_id=self.next_connection,
-            is_late=True,
-        )
-        (event,) = register_broker(self.state, request, self.now_ms).events
-        assert isinstance(event, StaleRegistration)
 
-    @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
-    def heartbeat(self, name, address, cluster):
-        self.state.heartbeat(cluster, LiveKey(name, address), HeartbeatKind.HEARTBEAT, self.now_ms)
-        living = self.living.get((name, address))
-        if living and living.cluster == cluster:
-            living.last_heartbeat_ms = self.now_ms
-            living.grace_ends_ms = math.inf
+    def register(self, request, where, *, rests):
+        self.take(reported(request, self.at(where)), rests=rests)
 
-    @rule(ms=st.sampled_from([1, 5_000, 10_001, 60_000, 120_001]))
-    def pass_time_and_scan(self, ms):
-        self.now_ms += ms
+    def register_again(self, which, news, over, *, rests):
+        """Register as before but for some news, over the latest connection or another."""
+        if brokers := self.model.brokers():
+            broker = brokers[which % len(brokers)]
+            latest = [*broker.connections][-1]
+            connection = latest if over is None and latest in self.open else self.at(over or 0)
+            self.take(reported(replace(broker.request, **news), connection), rests=rests)
+
+    def claim_id(self, which):
+        """Have the first broker of a set claim the id of its last, which may have a newer state."""
+        if large := [its for its in self.model.sets.values() if len(its.members) > 1]:
+            members = large[which % len(large)].members
+            first, last = members[min(members)], max(members)
+            claim = replace(first.request, broker_id=last, data_version=VERSIONS[0])
+            self.take(reported(claim, self.open[-1]), rests=False)
+
+    def take(self, request, *, rests):
+        if rests:
+            steps = self.state.registration_steps(
+                request, lambda: self.now_ms, lambda: request.is_late or request.connection_id not in self.open
+            )
+            self.resting.append((request, steps))
+            self.go_on(0, 1)
+        else:
+            self.alike(lambda: self.told(request), lambda: self.model.register(request, self.now_ms))
+
+    def told(self, request):
+        """Register as a broker does; a text that is known is not decoded again."""
+        previous = self.state.previous_registration(request)
+        if previous is not None and previous.reported == request.reported:
+            return self.state.register_unchanged(replace(request, topics={}, mappings={}), self.now_ms)
+        return register_broker(self.state, request, self.now_ms)
+
+    def go_on(self, which, steps_max):
+        """Take some steps of a registration that rests: it is as if it came with its last one."""
+        if not self.resting:
+            return
+        request, steps = self.resting.pop(-1 - which % len(self.resting))
+        try:
+            for _ in range(steps_max):
+                next(steps)
+        except StopIteration as end:
+            outcome, is_late = end.value, request.is_late or request.connection_id not in self.open
+            request = replace(request, is_late=is_late)
+            self.alike(lambda: outcome, lambda: self.model.register(request, self.now_ms))
+        except RequestRefused as refusal:
+            with pytest.raises(type(refusal), match=re.escape(str(refusal))):
+                self.model.register(request, self.now_ms)
+        else:
+            self.resting.append((request, steps))
+
+    def unregister(self, key, where, cluster):
+        connection = self.at(where)
+        outcome = unregister_broker(self.state, cluster, key, connection, self.now_ms)
+        assert outcome == self.model.unregister(cluster, key, connection, self.now_ms)
+
+    def departed(self, outcome, keys, reason, others=()):
+        """Compare the departure of members, whichever of those that leave together is named first."""
+        left = [LiveKey(event.broker_name, event.address) for event in outcome.events]
+        assert sorted(left) == sorted(keys)
+        expected = self.model.depart(left, reason, self.now_ms)
+        notices = len(expected.effects)
+        assert (outcome.events, outcome.effects[:notices]) == (expected.events, expected.effects)
+        assert Counter(outcome.effects[notices:]) == Counter(others)
+
+    def lose_connection(self, where, of):
+        """Lose a connection, mostly the latest of a broker."""
+        if len(self.open) > 1:
+            latest = [[*broker.connections][-1] for broker in self.model.brokers()]
+            connection = self.at(where) if of is None or not latest else latest[of % len(latest)]
+            self.open.remove(connection)
+            outcome = lose_connection(self.state, connection, self.now_ms)
+            leaving, probed = self.model.leaving_with(connection, self.now_ms)
+            self.departed(outcome, leaving, DepartureReason.CHANNEL_CLOSED, map(ProbeConnection, probed))
+
+    def expire(self):
+        expired = [broker for broker in self.model.brokers() if broker.deadline_ms < self.now_ms]
+        connections = {number for broker in expired for number in broker.connections}
         outcome = expire(self.state, self.now_ms)
-        expired = [key for key, each in self.living.items() if each.deadline_ms < self.now_ms]
-        connections = {number for key in expired for number in self.living[key].connections}
-        self.gone(expired)
-        shared = {number for each in self.living.values() for number in each.connections}
-        closed = {effect.connection_id for effect in outcome.effects if isinstance(effect, CloseConnection)}
-        assert closed == connections - shared
+        shared = {n for broker in self.model.brokers() if broker not in expired for n in broker.connections}
+        closed = [CloseConnection(number) for number in sorted(connections - shared)]
+        assert [effect for effect in outcome.effects if effect in closed] == closed
+        self.departed(outcome, [broker.key for broker in expired], DepartureReason.TIMEOUT, closed)
 
-    @rule(name=NAMES, gives=st.booleans())
-    def set_write_permission(self, name, gives):
-        perms = self.perms.get(name, {})
-        outcome = self.state.add_write_perm(name) if gives else self.state.wipe_write_perm(name)
-        assert outcome.reply == len(perms)
-        if perms:
-            self.perms[name] = {topic: 6 if gives else perm & ~WRITE for topic, perm in perms.items()}
-            self.chosen[name] = dict(self.perms[name])
+    def pass_time(self, ms, heard):
+        """Let time pass, after which some or all brokers are heard before a scan."""
+        self.now_ms += ms
+        for broker in self.model.brokers()[:heard]:
+            self.heartbeat(broker.key, broker.request.cluster)
+        self.expire()
+        self.report_losses()
 
-    @rule(topic=TOPICS, cluster=st.none() | CLUSTERS)
+    def heartbeat(self, key, cluster):
+        call = cluster, key, HeartbeatKind.HEARTBEAT, self.now_ms
+        assert self.state.heartbeat(*call) == self.model.heartbeat(*call)
+
+    def query_data_version(self, key, cluster, where):
+        call = cluster, key, self.at(where), self.now_ms
+        assert self.state.query_data_version(*call) == self.model.query_data_version(*call)
+
+    def set_write_perm(self, name, *, gives):
+        if gives:
+            assert self.state.add_write_perm(name) == self.model.set_perm("ADD", name, lambda _: 6)
+        else:
+            assert self.state.wipe_write_perm(name) == self.model.set_perm("WIPE", name, lambda perm: perm & ~WRITE)
+
     def delete_topic(self, topic, cluster):
-        self.state.delete_topic(topic, cluster)
-        for name, perms in self.perms.items():
-            if cluster is None or cluster in {each.cluster for each in self.members(name).values()}:
-                perms.pop(topic, None)
-                self.chosen.get(name, {}).pop(topic, None)
+        assert self.state.delete_topic(topic, cluster) == self.model.delete_topic(topic, cluster)
 
-    @rule(topic=TOPICS, name=NAMES)
-    def register_topic(self, topic, name):
-        self.state.register_topic(topic, [QueueData(broker_name=name, perm=6)])
-        if self.members(name):
-            self.perms.setdefault(name, {})[topic] = 6
-            self.chosen.get(name, {}).pop(topic, None)
+    def register_topic(self, topic, names, perm):
+        datas = [QueueData(broker_name=name, perm=perm, read_queue_nums=8, write_queue_nums=8) for name in names]
+        self.alike(lambda: self.state.register_topic(topic, datas), lambda: self.model.register_topic(topic, datas))
+
+    def report_losses(self):
+        due = [
+            its
+            for its in self.model.sets.values()
+            if its.lost and not its.lost_reported and self.now_ms - its.lost_since_ms >= 10_000
+        ]
+        reported = {name: losses.names for name, losses in self.state.lost_topics.report(self.now_ms)}
+        assert reported == {its.name: sorted(its.lost) for its in due}
+        for its in due:
+            its.lost_reported = True
+
+    def configure(self, config):
+        self.model.config = config
+        self.state.configure(config)
+        assert not any(answer.is_valid for answer, _ in self.sent.values())
+        self.sent.clear()
+
+    def all_leave(self):
+        """Once nobody is left nothing is left of anybody."""
+        expire(self.state, self.now_ms + 10**9)
+        for left, empty in (
+            *((getattr(self.state.tables, name), getattr(RouteTables(), name)) for name in TABLES),
+            (self.state.topic_sizes, TopicSizes()),
+            (self.state.topic_counts, TopicCountTable()),
+        ):
+            counted = {name: value for name, value in vars(left).items() if name in COUNTERS}
+            assert vars(left) == vars(empty) | counted
 
     # What must hold
 
-    @invariant()
+    def check(self):
+        self.exactly_the_living_are_known()
+        self.exactly_their_sets_are_listed()
+        self.queues_are_those_of_living_sets_seen_alike_from_both_sides()
+        self.counts_are_recounts()
+        self.gaps_are_what_masters_and_slaves_lack()
+        self.recorded_changes_make_the_same_sets_and_topics()
+        self.routes_are_true_and_kept_as_long_as_they_are()
+
     def exactly_the_living_are_known(self):
-        tables = self.state.tables
-        rows = {tuple(key): row for key, row in tables.live.rows()}
-        assert rows.keys() == self.living.keys()
-        for key, row in rows.items():
-            living = self.living[key]
-            assert (row.broker_id, row.cluster, list(row.connections)) == (
-                living.broker_id,
-                living.cluster,
-                list(living.connections),
-            )
-        sets = {each.broker_name: each for each in tables.brokers.sets()}
-        assert sets.keys() == {name for name, _ in self.living}
-        for name, broker_set in sets.items():
-            assert {i: member.address for i, member in broker_set.members.items()} == self.ids(name)
+        live, brokers = self.state.tables.live, {broker.key: broker for broker in self.model.brokers()}
+        assert dict(live.rows()) == {key: broker.row for key, broker in brokers.items()}
+        for number in range(1, self.next_connection):
+            over = {broker.key for broker in self.model.over(number)}
+            assert set(live.of_connection(number)) == over
+            assert (live.count_of_connection(number), live.has_registered_over(number)) == (len(over), bool(over))
+        places = {(broker.request.cluster, key.address, key) for key, broker in brokers.items()}
+        self.came = [*(place for place in self.came if place in places), *(places - {*self.came})]
+        first = {place[:2]: place[2] for place in reversed(self.came)}
+        assert {(c, a): key for c in "CD" for a in ADDRESSES if (key := live.at_address(c, a))} == first
+        deadlines = [broker.deadline_ms for broker in brokers.values()]
+        assert live.earliest_ms is None if not deadlines else live.earliest_ms <= min(deadlines)
 
-    @invariant()
-    def clusters_list_the_sets_that_have_members_in_them(self):
-        listed = {(cluster, name) for cluster, names in self.state.tables.brokers.clusters().items() for name in names}
-        assert listed == {(living.cluster, name) for (name, _), living in self.living.items()}
-        for broker_set in self.state.tables.brokers.sets():
-            assert broker_set.cluster in {member.cluster for member in broker_set.members.values()}
+    def exactly_their_sets_are_listed(self):
+        table, sets = self.state.tables.brokers, self.model.sets
+        assert {each.broker_name: each for each in table.sets()} == {name: its.registered for name, its in sets.items()}
+        assert (len(table), table.get("unknown")) == (len(sets), None)
+        pairs = {(cluster, its.name) for its in sets.values() for cluster in self.model.clusters_of(its)}
+        self.listed = [*(pair for pair in self.listed if pair in pairs), *(pairs - {*self.listed})]
+        listed = {cluster: [name for its, name in self.listed if its == cluster] for cluster, _ in self.listed}
+        assert {cluster: list(names) for cluster, names in table.clusters().items()} == listed
+        for cluster in "CD":
+            assert table.counted_in(cluster) == {its.name for its in sets.values() if its.cluster == cluster}
+            topics = [topic for name in listed.get(cluster, ()) for topic in sets[name].topics]
+            assert routes.topics_of_cluster(self.state.tables, cluster) == list(dict.fromkeys(topics))
+        for network in ("n1", "n2"):
+            assert table.of_network(network) == {its.name for its in sets.values() if its.network == network}
+        info = self.state.cluster_info
+        text = run_to_completion(info.since(info.changes))
+        data = {name: json.loads(encode(its.data(), Dialect.STANDARD)) for name, its in sets.items()}
+        found = json.loads(re.sub(rb"([{,])(\d):", rb'\1"\2":', text))
+        assert found == {"brokerAddrTable": data, "clusterAddrTable": listed}
+        # It is made anew only when it has become another.
+        registered, made = {name: its.registered for name, its in sets.items()}, info.changes
+        assert (self.info[0] == registered) == (self.info[1] == made)
+        self.info = registered, made
 
-    @invariant()
     def queues_are_those_of_living_sets_seen_alike_from_both_sides(self):
-        topics = self.state.tables.topics
-        by_topic = {(t, name): data for t in topics.topics() for name, data in topics.of_topic(t).items()}
-        by_broker = {(t, name): data for name in self.acting for t, data in topics.of_broker(name).items()}
-        assert by_topic == by_broker
-        expected = {(t, name): perm for name, perms in self.perms.items() for t, perm in perms.items()}
-        assert {key: data.perm for key, data in by_topic.items()} == expected
-        assert all(topics.of_topic(topic) for topic in topics.topics())
+        tables, sets, holders = self.state.tables, self.model.sets, self.model.holders
+        for name in NAMES:
+            its = sets.get(name) or BrokerSet(name, "")
+            assert list(tables.topics.of_broker(name).items()) == list(its.topics.items())
+            assert tables.mappings.of_broker(name) == its.mappings
+            assert tables.permission_overrides.of(name) == its.chosen
+            size = sum(130 + len(topic) * (1 if topic.isascii() else 4) for topic in its.topics)
+            mapping_bytes = sum(
+                600 + 4 * len(t) + 160 * len(each.curr_id_map or ()) for t, each in its.mappings.items()
+            )
+            reads, writes = (
+                sum(getattr(data, count) for data in its.topics.values())
+                for count in ("read_queue_nums", "write_queue_nums")
+            )
+            assert tables.topics.queue_sum(name) == QueueSum(reads, writes, size)
+            assert tables.mappings.queue_sum(name).size_bytes == mapping_bytes
+            assert self.state.topic_sizes.of_set(name) == size + mapping_bytes
+        assert self.state.topic_sizes.total_bytes == sum(map(self.state.topic_sizes.of_set, NAMES))
+        assert {topic: list(tables.topics.holders_of(topic)) for topic in tables.topics.topics()} == holders
+        assert (len(tables.topics), "T0" in tables.topics) == (len(holders), "T0" in holders)
+        for topic in TOPICS:
+            mapped = {its.name: its.mappings[topic] for its in sets.values() if topic in its.mappings}
+            assert (tables.mappings.of_topic(topic) or {}) == mapped
+        assert (self.names_version == tables.topics.names_version) == (self.names == set(holders))
+        self.names_version, self.names = tables.topics.names_version, set(holders)
 
-    @invariant()
-    def the_census_is_a_recount(self):
-        recount = {}
-        for broker_set in self.state.tables.brokers.sets():
-            for topic in self.state.tables.topics.of_broker(broker_set.broker_name):
-                recount.setdefault((broker_set.cluster, kind_of(topic, ())), set()).add(topic)
-        counted = {
-            (cluster, kind): count
-            for cluster, counts in self.state.topic_counts.counts().items()
-            for kind, count in counts.items()
-            if count
+    def counts_are_recounts(self):
+        sets, kinds = self.model.sets.values(), {}
+        for its in sets:
+            for topic in its.topics:
+                kinds.setdefault((its.cluster, kind_of(topic, ())), set()).add(topic)
+        counts = self.state.topic_counts.counts()
+        assert {(c, kind): n for c, of_kind in counts.items() for kind, n in of_kind.items() if n} == {
+            key: len(topics) for key, topics in kinds.items()
         }
-        assert counted == {key: len(topics) for key, topics in recount.items()}
+        owners = {*self.model.sets, *(cluster for its in sets for cluster in self.model.clusters_of(its))}
+        expected = {cluster: ClusterSummary() for cluster in owners - {*self.model.sets}}
+        for its in sets:
+            numbers = expected[its.cluster]
+            acting = SetLeadership.ACTING_MASTER if its.acting else SetLeadership.NO_MASTER
+            numbers.sets[SetLeadership.MASTER if its.master else acting] += 1
+            for data in its.topics.values():
+                numbers.read_queues += data.read_queue_nums
+                numbers.write_queues += data.write_queue_nums
+            for i, broker in its.members.items():
+                role = BrokerRole.SLAVE if i else BrokerRole.MASTER
+                expected[broker.request.cluster].brokers[role] += 1
+        for cluster, numbers in expected.items():
+            topics = {topic for its in sets if its.cluster == cluster for topic in its.topics}
+            numbers.topics = dict.fromkeys(TopicKind, 0) | Counter(kind_of(topic, owners) for topic in topics)
+        assert run_to_completion(clusters(self.state)) == expected
 
-    @invariant()
-    def no_kept_answer_is_old(self):
-        for topic in ["T0", "T1", "T2", "%RETRY%g"]:
-            route = self.state.route_of(topic, None)
+    def gaps_are_what_masters_and_slaves_lack(self):
+        gaps = run_to_completion(cluster_gaps.gaps_of(self.state, 1_000))
+        sets = sorted(self.model.sets.values(), key=lambda its: its.name)
+        lost = {
+            its.name: LostTopics(
+                cluster=its.cluster,
+                broker_name=its.name,
+                since_unix_ms=its.lost_since_ms + 1_000,
+                count=len(its.lost),
+                topics=sorted(its.lost),
+            )
+            for its in sets
+            if its.lost and its.lost_reported
+        }
+        assert gaps["lostTopics"] == list(lost.values())
+        assert [name for name, _ in self.state.lost_topics.reported()] == list(lost)
+        for name in NAMES:
+            assert cluster_gaps.lost_topics(self.state, name, 1_000) == lost.get(name)
+        assert gaps["staleReplicas"] == [
+            StaleReplica(cluster=its.cluster, broker_name=its.name, broker_id=i, broker_addr=broker.key.address)
+            for its in sets
+            for i, broker in sorted(its.members.items())
+            if self.model.lacks_topics(its, broker)
+        ]
+
+    def recorded_changes_make_the_same_sets_and_topics(self):
+        for recorded in self.state.take_changes():
+            change = recorded.change
+            name, queues = change.broker_set.broker_name, change.queue_changes.queues
+            topics = self.recorded_topics.setdefault(name, {})
+            assert recorded.before == self.recorded_sets.get(name)
+            assert recorded.old_queues == {t: topics[t] for t in (*queues, *change.removed_topics) if t in topics}
+            topics |= queues
+            for topic in change.removed_topics:
+                del topics[topic]
+            self.recorded_sets[name] = change.broker_set if change.broker_set.members else None
+        assert {name: its for name, its in self.recorded_sets.items() if its} == {
+            name: its.registered for name, its in self.model.sets.items()
+        }
+        assert {name: its for name, its in self.recorded_topics.items() if its} == {
+            name: its.topics for name, its in self.model.sets.items() if its.topics
+        }
+
+    def routes_are_true_and_kept_as_long_as_they_are(self):
+        for topic in TOPICS:
+            route = self.model.route_of(topic, None)
             fresh = encode(route, Dialect.STANDARD) if route else None
-            kept = self.state.route_cache.get(topic, Dialect.STANDARD)
-            assert kept is None or (kept.is_valid and kept.body == fresh)
-            if fresh and not kept:
-                self.sent.append((topic, PreparedResponse(fresh, Histogram(()))))
-                self.state.route_cache.keep(topic, Dialect.STANDARD, self.sent[-1][1])
-            # Whoever asked before is answered with what was ready then, as long as it says that it is true.
-            assert all(each.body == fresh for of, each in self.sent if of == topic and each.is_valid)
-        self.sent = [(of, each) for of, each in self.sent if each.is_valid]
+            holders = [self.model.sets[name] for name in self.model.holders.get(topic, ())]
+            filters = [broker.filter_servers for its in holders for broker in its.members.values()]
+            mappings = {its.name: its.mappings[topic] for its in self.model.sets.values() if topic in its.mappings}
+            depends_on = [fresh, [its.registered for its in holders], filters, mappings]
+            answer, needs = self.sent.pop(topic, (None, None))
+            if answer is not None:
+                kept = self.state.route_cache.get(topic, Dialect.STANDARD)
+                assert (answer.is_valid, kept is answer) == (needs == depends_on,) * 2
+            if needs == depends_on:
+                self.sent[topic] = answer, needs
+                continue
+            found = self.state.route_of(topic, None)
+            assert found == route
+            if route:
+                ids = [[*data.broker_addrs] for data in route.broker_datas]
+                assert [[*data.broker_addrs] for data in found.broker_datas] == ids
+                for conf in ("", "conf"):
+                    assert self.state.route_of(topic, conf) == replace(route, order_topic_conf=conf)
+                self.check_zone(route)
+                answer = PreparedResponse(fresh, Histogram(()))
+                self.state.route_cache.keep(topic, Dialect.STANDARD, answer)
+                self.sent[topic] = answer, depends_on
+
+    def check_zone(self, route):
+        """Compare what a requester in zone z gets: sets in it, and those that nobody leads."""
+        seen = routes.in_zone(route, "Z")
+        hidden = [data for data in route.broker_datas if 0 in data.broker_addrs and data.zone_name != "z"]
+        names, hidden_addresses = (
+            {data.broker_name for data in hidden},
+            {address for data in hidden for address in data.broker_addrs.values()},
+        )
+        assert seen.broker_datas == [data for data in route.broker_datas if data.broker_name not in names]
+        assert seen.queue_datas == [data for data in route.queue_datas if data.broker_name not in names]
+        assert seen.filter_server_table == {
+            address: servers
+            for address, servers in route.filter_server_table.items()
+            if address not in hidden_addresses
+        }
 
 
-def test_random_lives_of_brokers_leave_no_broker_topic_or_answer_out_of_place():
-    run_state_machine_as_test(
-        BrokerLives, settings=settings(max_examples=200, stateful_step_count=STEPS, deadline=None)
-    )
+def history(random):
+    """Return random steps: the configuration, and what happens under it."""
+
+    def request():
+        return Registration(connection_id=0, body_bytes=7, **{name: random.choice(FIELDS[name]) for name in FIELDS})
+
+    def news():
+        return {name: random.choice(FIELDS[name]) for name in random.sample([*FIELDS], random.choice([0, 1, 1, 2]))}
+
+    def again():
+        over = random.choice([None, None, 0, 1, 2])
+        return {"which": random.randrange(9), "news": news(), "over": over, "rests": random.random() < 0.15}
+
+    def topic():
+        return random.choice(TOPICS)
+
+    def some_names():
+        return random.sample(NAMES, random.randrange(4))
+
+    def key():
+        return LiveKey(random.choice(NAMES), random.choice(ADDRESSES))
+
+    def config():
+        return NameServerConfig(**{name: random.choice(OPTIONS[name]) for name in OPTIONS})
+
+    def where():
+        return random.choice([0, 0, 1, 2])
+
+    def cluster():
+        return random.choice(FIELDS["cluster"])
+
+    happenings = {
+        "register": (9, lambda: {"request": request(), "where": where(), "rests": random.random() < 0.1}),
+        "register_again": (14, again),
+        "claim_id": (2, lambda: {"which": where()}),
+        "go_on": (6, lambda: {"which": where(), "steps_max": random.choice([1, 3, 99])}),
+        "unregister": (2, lambda: {"key": key(), "where": where(), "cluster": cluster()}),
+        "connect": (3, dict),
+        "lose_connection": (3, lambda: {"where": where(), "of": random.choice([None, 0, 1, 2])}),
+        "expire": (1, dict),
+        "pass_time": (8, lambda: {"ms": random.choice(TIMES_MS), "heard": random.choice([0, 1, 2, 9, 9])}),
+        "heartbeat": (2, lambda: {"key": key(), "cluster": cluster()}),
+        "query_data_version": (3, lambda: {"key": key(), "cluster": cluster(), "where": where()}),
+        "set_write_perm": (3, lambda: {"name": random.choice(NAMES), "gives": random.random() < 0.5}),
+        "delete_topic": (2, lambda: {"topic": topic(), "cluster": random.choice([None, "", "C", "D"])}),
+        "register_topic": (2, lambda: {"topic": topic(), "names": some_names(), "perm": random.choice([6, 4])}),
+        "configure": (1, lambda: {"config": config()}),
+    }
+    weights = [weight for weight, _ in happenings.values()]
+    names = random.choices([*happenings], weights, k=STEPS)
+    return config(), [(name, happenings[name][1]()) for name in names]
+
+
+def failure_of(config, steps, lives_of):
+    lives = lives_of(config)
+    try:
+        for name, values in steps:
+            getattr(lives, name)(**values)
+            lives.check()
+        lives.all_leave()
+    except Exception as failure:  # noqa: BLE001 - whatever goes wrong is what is looked for
+        return failure
+    return None
+
+
+def play_histories(numbers, lives_of=Lives):
+    for number in numbers:
+        config, steps = history(Random(number))
+        if failure := failure_of(config, steps, lives_of):
+            for step in reversed(steps):
+                fewer = [each for each in steps if each is not step]
+                if shorter := failure_of(config, fewer, lives_of):
+                    steps, failure = fewer, shorter
+            story = "\n".join(f"{name}({values})" for name, values in steps)
+            raise AssertionError(f"history {number} fails in these steps:\n{story}") from failure
+
+
+def test_random_lives_of_brokers_leave_no_broker_topic_or_answer_out_of_place(monkeypatch):
+    monkeypatch.setattr(cooperative, "BATCH_TOPICS", 3)
+    play_histories(range(HISTORIES))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_hundred_thousand_steps_leave_no_broker_topic_or_answer_out_of_place():
-    run_state_machine_as_test(
-        BrokerLives, settings=settings(max_examples=SOAK_EXAMPLES, stateful_step_count=SOAK_STEPS, deadline=None)
-    )
+    play_histories(range(HISTORIES, SOAK_HISTORIES))

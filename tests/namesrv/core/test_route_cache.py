@@ -22,10 +22,6 @@ def answers():
     return RouteCache(bytes_max=10)
 
 
-def test_an_answer_that_was_never_made_is_not_found(answers):
-    assert body_of(answers, TOPIC, "standard") is None
-
-
 def test_an_answer_is_found_in_the_form_it_was_made_in(answers):
     answers.keep(TOPIC, "standard", ready(b"{}"))
     answers.keep(TOPIC, "java", ready(b"{0}"))

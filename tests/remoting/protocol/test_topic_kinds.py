@@ -1,13 +1,7 @@
-"""How many topics of which kind each cluster has."""
-
-from collections import Counter
+"""Of which kind a topic is by its name."""
 
 import pytest
-from builders import CLUSTER
-from hypothesis import given
-from hypothesis import strategies as st
 
-from namesrv.core.changes import TopicCountTable, kinds_of
 from remoting.protocol.topic_kinds import TopicKind, kind_of, topics_of
 
 # `TopicValidator.getSystemTopicSet()` of Java 5.5.0, printed by it.
@@ -28,19 +22,6 @@ JAVA_SYSTEM_TOPICS = [
 
 
 OWNERS = {"DefaultCluster", "broker-a"}
-
-
-@pytest.fixture
-def census():
-    return TopicCountTable()
-
-
-def numbers(**counts):
-    """Return what the metric shows of a cluster: every kind, those not named at zero."""
-    return {kind: counts.get(kind.value, 0) for kind in TopicKind}
-
-
-# Kinds
 
 
 @pytest.mark.parametrize("topic", [*JAVA_SYSTEM_TOPICS, "rmq_sys_SYNC_BROKER_MEMBER_broker-a", "rmq_sys_"])
@@ -73,36 +54,3 @@ def test_topics_of_consumer_groups_are_recognised_by_prefix(topic, kind):
 )
 def test_every_other_topic_is_normal(topic):
     assert kind_of(topic, OWNERS) is TopicKind.NORMAL
-
-
-# Counts
-
-
-def test_a_name_server_without_topics_counts_no_cluster(census):
-    assert census.counts() == {}
-
-
-def test_each_cluster_counts_its_topics_by_kind(census):
-    census.add(CLUSTER, kinds_of(["Orders", "Payments", "%RETRY%group", "%DLQ%group", "TBW102"]))
-    census.add("Other", kinds_of(["Orders"]))
-    assert census.counts() == {CLUSTER: numbers(normal=2, retry=1, dlq=1, system=1), "Other": numbers(normal=1)}
-
-
-def test_a_cluster_goes_with_its_last_topic(census):
-    census.add(CLUSTER, kinds_of(["Orders", "%RETRY%group"]))
-    census.remove(CLUSTER, kinds_of(["%RETRY%group", "Orders"]))
-    assert vars(census) == vars(TopicCountTable())
-
-
-def test_a_set_without_topics_counts_for_nothing_when_it_comes_or_goes(census):
-    census.add(CLUSTER, kinds_of([]))
-    census.remove(CLUSTER, kinds_of([]))
-    assert vars(census) == vars(TopicCountTable())
-
-
-TOPICS = st.sampled_from(["Orders", "Payments", "TBW102", "rmq_sys_x", "rmq_sys", "%RETRY%group", "%DLQ%group", ""])
-
-
-@given(st.lists(TOPICS))
-def test_many_topics_are_counted_as_each_of_them_is(topics):
-    assert +kinds_of(topics) == Counter(kind_of(topic, ()) for topic in topics)
