@@ -2,19 +2,12 @@
 
 import asyncio
 
-import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController
+from fakes.in_process_controller import CLUSTER, SET
 
 from controller.failover.requests import HEARTBEAT_AWAITED_S, NON_MEMBERS_MAX
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def test_silent_master_that_answers_no_probe_is_replaced_and_the_reason_is_logged(controller):

@@ -1,7 +1,6 @@
 """Strangers that make up sets with hosts of their own invention: how many hosts are silent is not theirs to say."""
 
-import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, at
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
@@ -9,12 +8,6 @@ from remoting.protocol.codes import RequestCode
 
 #: More than there are hosts of real brokers.
 INVENTED = 7
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def invent(controller, address_of):

@@ -6,7 +6,7 @@ import socket
 import msgspec
 import pytest
 from controller_builders import a_set
-from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, at
 
 from controller.failover.election_log import ElectionLog
 from controller.http.master_views import MasterViews
@@ -20,9 +20,8 @@ OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield await controller.serve_http()
+async def controller(controller):
+    return await controller.serve_http()
 
 
 def keep(controller, name, revision=1, **values):

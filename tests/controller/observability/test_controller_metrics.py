@@ -1,10 +1,9 @@
 """What the values of a controller's metrics say."""
 
 import msgspec
-import pytest
 from controller_builders import a_set, an_address
 from controller_builders import replicas as members
-from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, at
 from prometheus_client.parser import text_string_to_metric_families
 from resize_builders import CREATED_UNIX_MS, a_resize, went
 
@@ -35,12 +34,6 @@ OF_RESIZES = (
     "resizes_overdue",
     "resize_writes_paused_since_timestamp_seconds",
 )
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 def parsed_name(family):
