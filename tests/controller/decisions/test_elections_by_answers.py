@@ -1,7 +1,7 @@
 """Elections that are decided by what brokers have answered of their logs, and not by their last heartbeats."""
 
 import pytest
-from controller_builders import a_set, last_heartbeat, view
+from controller_builders import a_set, last_heartbeat
 
 from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, elect
@@ -83,11 +83,6 @@ def test_no_election_while_a_later_epoch_out_of_sync_may_be_the_only_holder_of_m
     election = elect(a_set(master_epoch=6), answered({2: (5, 10), 3: (6, 11)}, 2), LOST)
     assert (election.result, election.event) == (ElectionResult.NOBODY, MasterLost())
     assert verdicts(election)[2] is Verdict.OUTSIDER_AHEAD
-
-
-def test_election_without_log_ends_compares_heartbeats():
-    election = elect(a_set(**THREE_IN_SYNC), view({2: last_heartbeat(), 3: last_heartbeat(max_offset=2000)}), LOST)
-    assert election.event == MasterElected(3)
 
 
 @pytest.mark.parametrize(("epoch", "chosen"), [(7, 1), (6, 2)])

@@ -168,6 +168,13 @@ async def test_hosts_that_fail_one_after_the_other_lose_their_masters_without_de
     assert masters(controller) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
 
 
+async def test_controller_that_starts_cut_off_moves_no_master_of_other_hosts(controller):
+    await four_hosts(controller)
+    controller.restart()
+    await pass_ms(controller, 100_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
+    assert masters(controller) == STILL
+
+
 # Taking over
 
 

@@ -46,16 +46,6 @@ async def test_close_of_a_replaced_connection_causes_no_probe(controller):
     assert controller.stored().master == 1
 
 
-async def test_process_pause_of_the_controller_fails_no_broker(controller):
-    await controller.a_set(1, 2)
-    await controller.pass_ms(500, beating=(1, 2))
-    controller.clock.pass_ms(30_000)
-    await controller.pass_ms(500)
-    assert controller.take_probes() == []
-    assert controller.events("failure_detection_suspended")
-    assert controller.stored().master == 1
-
-
 async def test_non_members_in_the_heartbeat_table_are_limited(controller):
     await controller.a_set(1, 2)
     now_ms = controller.clock.now_ms()

@@ -220,12 +220,13 @@ async def test_non_members_are_in_no_series(controller):
     assert value(samples, "suspect_brokers") == 0
 
 
-async def test_follower_has_no_series_of_sets(controller):
+async def test_follower_has_no_series_of_sets_and_resizes_under_way(controller):
     await controller.a_set(1, 2)
+    controller.resizes = (went(a_resize(), ResizePhase.DRAIN),)
     controller.group.follows(OTHER_CONTROLLER)
     names = {name.removeprefix("rocketmq_controller_") for name, _ in scrape(controller)}
-    assert names.isdisjoint(OF_SETS)
-    assert "role" in names
+    assert names.isdisjoint({*OF_SETS, *OF_RESIZES})
+    assert names >= {"role", "resizes_reopened_total"}
 
 
 async def test_leader_with_an_expired_lease_has_no_series_of_sets(controller):
@@ -284,14 +285,6 @@ async def test_ordered_topic_without_writes_has_its_beginning_as_a_timestamp(con
     controller.resizes = (went(a_resize(kind=ResizeKind.ORDERED), ResizePhase.PAUSE, ResizePhase.QUIESCE),)
     since = value(scrape(controller), "resize_writes_paused_since_timestamp_seconds")
     assert since == CREATED_UNIX_MS / 1000 + 60
-
-
-async def test_follower_has_no_series_of_resizes_under_way(controller):
-    controller.resizes = (went(a_resize(), ResizePhase.DRAIN),)
-    controller.group.follows(OTHER_CONTROLLER)
-    names = {name.removeprefix("rocketmq_controller_") for name, _ in scrape(controller)}
-    assert names.isdisjoint(OF_RESIZES)
-    assert "resizes_reopened_total" in names
 
 
 # Limits
