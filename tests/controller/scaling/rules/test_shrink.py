@@ -122,6 +122,11 @@ def test_former_master_that_leads_again_and_shows_the_queues_closed_is_no_confli
     assert [each.after for each in decide_step(again, waited(0), closed).actions] == [QueueCounts(4, 2)]
 
 
+def test_queues_are_opened_again_from_the_numbers_of_before_too():
+    shrink = a_shrink(ResizePhase.REOPEN, reached=2)
+    assert phase_after(shrink, waited(0), observed(shrink, 0)) is ResizePhase.REOPEN
+
+
 def test_delayed_messages_are_marked_again_once_brokers_refuse_them():
     shrink = a_shrink(ResizePhase.READ_DOWN, confirmed=CONFIRMED, reached=2)
     progress = waited(shrink.waits.confirm_ms, agreed_at_ms=0)
