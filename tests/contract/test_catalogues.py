@@ -1,7 +1,8 @@
-"""The catalogues of log events and metrics of all servers: their pages, the code that tells them, and a live scrape."""
+"""The catalogues of all servers, of options, log events and metrics: their pages, what tells them, a live scrape."""
 
 import ast
 import asyncio
+import dataclasses
 import re
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
@@ -29,6 +30,7 @@ from namesrv.observability import metric_catalogue as namesrv_metrics
 from namesrv.settings.config import NAMESRV
 from offsets import catalogues as of_offset_managers
 from offsets.config import OFFSET_MANAGER
+from serving.config.options import FilePath, Fixed, Secret, text_of
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, common_keys
 from serving.telemetry.events import Count, Counted, Measure
@@ -129,6 +131,36 @@ def test_each_metric_has_a_conventional_name_and_a_sentence(server):
         assert not FORBIDDEN_LABELS & set(family.labels), family.name
         assert "|" not in family.meaning, family.name
     assert len({family.name for family in FAMILIES[server]}) == len(FAMILIES[server])
+
+
+# Options
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.program)
+def test_each_option_has_a_default_that_its_kind_allows_a_name_of_its_own_and_a_sentence(kind):
+    options = kind.options.values()
+    for name, option in kind.options.items():
+        default = getattr(kind.defaults, name)
+        assert option.kind.value_of(text_of(default)) == default, name
+        assert option.explanation.endswith("."), name
+        assert "%" not in option.explanation, f"{name}: argparse would take it for a format"
+    assert len({each.argument for each in options}) == len({each.variable for each in options}) == len(options)
+    assert len(kind.field_of_key) == sum(1 + len(each.also) for each in options)
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.program)
+def test_no_request_may_change_a_file_or_a_secret_or_where_a_server_listens(kind):
+    for option in kind.options.values():
+        if isinstance(option.kind, FilePath | Secret) or option.key.startswith("tls."):
+            assert isinstance(option.by_request, Fixed), option.key
+        if option.key.lower().endswith(("bindaddress", "listenport", "httpport")):
+            assert isinstance(option.by_request, Fixed), option.key
+
+
+@pytest.mark.parametrize("kind", [NAMESRV, CONTROLLER], ids=lambda kind: kind.program)
+def test_every_field_but_what_the_file_holds_is_an_option(kind):
+    of_the_file = {"unknown", "stored", "others_keys"}
+    assert {each.name for each in dataclasses.fields(kind.defaults)} == {*kind.options, *of_the_file}
 
 
 # Live scrapes

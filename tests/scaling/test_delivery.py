@@ -1,5 +1,6 @@
 """The verdict over what was sent and consumed, with each fault that it must find."""
 
+import pytest
 from peers.delivery import Acknowledged, Consumed, Inversion, Unacknowledged, by_client, records_in, verdict
 
 
@@ -11,52 +12,36 @@ def consumed(number, *, key="k", group="g", client="c"):
     return Consumed(2000, group, client, f"{key}:{number}", key, number, "broker-a", 0, number, 0)
 
 
-def test_all_messages_in_order_leave_nothing_to_report():
-    delivery = verdict([acknowledged(0), acknowledged(1)], [consumed(0), consumed(1)], ["g"])["g"]
-
-    assert (delivery.missing, delivery.repeated, delivery.inversions) == ((), {}, ())
-
-
-def test_acknowledged_message_that_nobody_consumed_is_missing():
-    assert verdict([acknowledged(0), acknowledged(1)], [consumed(1)], ["g"])["g"].missing == (acknowledged(0),)
-
-
-def test_message_that_another_group_consumed_is_missing():
-    assert verdict([acknowledged(0)], [consumed(0, group="other")], ["g"])["g"].missing == (acknowledged(0),)
-
-
-def test_group_without_any_message_misses_all():
-    assert verdict([acknowledged(1), acknowledged(0)], [], ["g"])["g"].missing == (acknowledged(0), acknowledged(1))
-
-
-def test_consumed_message_without_acknowledgement_is_no_fault():
-    assert verdict([], [consumed(0)], ["g"])["g"].missing == ()
-
-
-def test_message_consumed_by_two_clients_is_repeated():
-    got = [consumed(0), consumed(0, client="d"), consumed(1)]
-
-    assert verdict([], got, ["g"])["g"].repeated == {"k:0": 2}
-
-
-def test_earlier_message_after_a_later_one_of_its_key_is_an_inversion():
-    got = [consumed(0), consumed(3), consumed(1), consumed(2), consumed(4)]
-
-    assert verdict([], got, ["g"])["g"].inversions == (Inversion("k", 1, 3), Inversion("k", 2, 3))
-
-
-def test_messages_consumed_again_in_order_are_no_inversion():
-    got = [consumed(0), consumed(1), consumed(0), consumed(1), consumed(2)]
-
-    assert verdict([], got, ["g"])["g"].inversions == ()
-
-
-def test_keys_have_no_order_among_each_other():
-    assert verdict([], [consumed(5), consumed(1, key="l")], ["g"])["g"].inversions == ()
-
-
-def test_messages_without_a_key_have_no_order():
-    assert verdict([], [consumed(5, key="-"), consumed(1, key="-")], ["g"])["g"].inversions == ()
+@pytest.mark.parametrize(
+    ("sent", "got", "missing", "repeated", "inversions"),
+    [
+        ([acknowledged(0), acknowledged(1)], [consumed(0), consumed(1)], (), {}, ()),
+        ([acknowledged(0), acknowledged(1)], [consumed(1)], (acknowledged(0),), {}, ()),
+        ([acknowledged(0)], [consumed(0, group="other")], (acknowledged(0),), {}, ()),
+        ([acknowledged(1), acknowledged(0)], [], (acknowledged(0), acknowledged(1)), {}, ()),
+        ([], [consumed(0)], (), {}, ()),
+        ([], [consumed(0), consumed(0, client="d"), consumed(1)], (), {"k:0": 2}, ()),
+        ([], list(map(consumed, (0, 3, 1, 2, 4))), (), {}, (Inversion("k", 1, 3), Inversion("k", 2, 3))),
+        ([], list(map(consumed, (0, 1, 0, 1, 2))), (), {"k:0": 2, "k:1": 2}, ()),
+        ([], [consumed(5), consumed(1, key="l")], (), {}, ()),
+        ([], [consumed(5, key="-"), consumed(1, key="-")], (), {}, ()),
+    ],
+    ids=[
+        "all in order",
+        "acknowledged and not consumed",
+        "consumed by another group",
+        "nothing consumed",
+        "consumed without an acknowledgement",
+        "consumed by two clients",
+        "earlier after a later one of its key",
+        "consumed again in order",
+        "keys have no order among each other",
+        "messages without a key have no order",
+    ],
+)
+def test_missing_and_repeated_messages_and_inversions_are_found(sent, got, missing, repeated, inversions):
+    delivery = verdict(sent, got, ["g"])["g"]
+    assert (delivery.missing, delivery.repeated, delivery.inversions) == (missing, repeated, inversions)
 
 
 def test_each_client_of_a_broadcasting_group_is_judged_alone():

@@ -89,12 +89,6 @@ def test_registration_of_the_recorded_master_ends_its_mastership():
     assert register(a_set(), 1, "10.0.0.9:1") == [BrokerAddressChanged(1, "10.0.0.9:1"), MasterLost()]
 
 
-def test_registration_with_an_unknown_broker_id_is_refused():
-    with pytest.raises(BrokerUnknown, match="no broker 9") as refused:
-        register(a_set(), 9, an_address(9))
-    assert refused.value.code == 2010
-
-
 def full_set(**values):
     members = {i: Replica(f"10.0.0.1:{i}", f"10.0.0.1:{i};1") for i in range(1, REPLICAS_MAX + 1)}
     return a_set(replicas=members, next_broker_id=REPLICAS_MAX + 1, **values)
@@ -128,13 +122,12 @@ def test_broker_that_may_live_without_a_heartbeat_yet_is_not_cleaned():
     assert clean(a_set(), replace(wanted, even_living=True), (1, 2), awaited=(3,))
 
 
-def test_failed_brokers_can_be_cleaned():
+def test_failed_and_listed_living_brokers_and_those_of_a_set_that_never_had_a_master_can_be_cleaned():
+    young = a_set(replicas=replicas(1, 2), master=None, is_elected=False, sync_state_set=frozenset())
     assert cleaned(3) == ReplicasRemoved(frozenset({3}))
     assert cleaned(2, 3, alive=(1,)) == ReplicasRemoved(frozenset({2, 3}))
-
-
-def test_cleaning_of_living_brokers_removes_only_the_listed_ids():
     assert cleaned(2, even_living=True) == ReplicasRemoved(frozenset({2}))
+    assert cleaned(1, alive=(), broker_set=young) == ReplicasRemoved(frozenset({1}))
 
 
 @pytest.mark.parametrize(
@@ -159,11 +152,6 @@ def test_whole_set_without_master_can_be_cleaned():
     assert cleaned(1, 2, 3, even_living=True) is None
 
 
-def test_broker_of_a_set_that_never_had_a_master_can_be_cleaned():
-    young = a_set(replicas=replicas(1, 2), master=None, is_elected=False, sync_state_set=frozenset())
-    assert cleaned(1, alive=(), broker_set=young) == ReplicasRemoved(frozenset({1}))
-
-
 # What is stored
 
 
@@ -186,23 +174,6 @@ def test_application_for_another_id_creates_no_set():
     with pytest.raises(BrokerIdInvalid, match="id 4 is not free, the next is 1") as refused:
         decide_id(StoredSet(), APPLICANT)
     assert refused.value.code == 2014
-
-
-def test_repeated_application_stores_nothing_new():
-    entry = StoredSet(broker_set=a_set().apply(apply_id(a_set(), APPLICANT)))
-    assert decide_id(entry, APPLICANT).after(entry) == entry
-
-
-def test_cleaned_set_is_created_again_above_its_floor():
-    entry = StoredSet(floor=Floor(master_epoch=9, next_broker_id=4))
-    began = after(entry, decide_id(entry, APPLICANT))
-    assert (began.master_epoch, began.next_broker_id) == (9, 5)
-
-
-def test_registration_of_the_recorded_master_moves_the_master_epoch():
-    entry = StoredSet(broker_set=a_set())
-    stored = after(entry, decide_registration(entry, registrant(1)))
-    assert (stored.master, stored.master_epoch, stored.sync_state_set) == (None, 6, {1, 2})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Ids that were applied for and never used: they take no place, are given out once, and their brokers get in late."""
 
 import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, at
 
 from controller.decisions import membership
 from controller.decisions.membership import APPLICANTS_MAX
@@ -15,10 +15,9 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        await controller.a_set(1, 2)
-        yield controller
+async def controller(controller):
+    await controller.a_set(1, 2)
+    return controller
 
 
 async def next_id(controller):

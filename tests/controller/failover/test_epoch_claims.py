@@ -3,12 +3,10 @@
 import asyncio
 
 import pytest
-from fakes.in_process_controller import SET, InProcessController
+from fakes.in_process_controller import SET
 
 from controller.decisions.membership import ADOPTED_EPOCH_MAX, Registrant, decide_adoption
 from controller.failover import requests as control_module
-from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.suspicion import ProbeOutcome
 from controller.refusals import EpochsUsedUp
 from controller.sets.broker_set import RECOVERY_MARGIN, Floor
 from controller.sets.stored_set import StoredSet
@@ -17,73 +15,11 @@ from remoting.protocol.codes import ResponseCode
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
 
 
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
-
-
 async def a_healthy_set(controller):
     """1 leads at epoch 1, 1 and 2 are in sync, 3 is not."""
     await controller.a_set(1, 2, 3, in_sync=[1, 2])
     await controller.heartbeat(1, 2)
     await controller.heartbeat(3, epoch=1, maxOffset=0)
-
-
-async def refused_at_its_port(controller, broker_id):
-    controller.control.monitor.connection_lost(broker_id)
-    await controller.pass_ms(100)
-    for probe in controller.take_probes():
-        controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await controller.done()
-
-
-async def test_higher_epoch_of_a_broker_out_of_sync_does_not_replace_a_living_master(controller):
-    await a_healthy_set(controller)
-    for _ in range(20):
-        await controller.heartbeat(1, 2)
-        await controller.heartbeat(3, epoch=2, maxOffset=5)
-        await controller.pass_ms(1_000)
-    assert (controller.stored().master, controller.stored().master_epoch) == (1, 1)
-
-
-async def test_after_a_failed_master_a_broker_in_sync_is_elected_above_a_disputed_epoch(controller):
-    await a_healthy_set(controller)
-    await controller.heartbeat(3, epoch=2, maxOffset=5)
-    await refused_at_its_port(controller, 1)
-    assert controller.stored().master == 2
-    assert controller.stored().master_epoch > 2
-
-
-async def test_broker_out_of_sync_with_a_higher_epoch_is_not_elected_where_all_in_sync_failed(controller):
-    await a_healthy_set(controller)
-    for broker_id in (2, 1):
-        await refused_at_its_port(controller, broker_id)
-    for _ in range(20):
-        await controller.heartbeat(3, epoch=9, maxOffset=5)
-        assert (await controller.elect(3)).code == FAILED
-        await controller.pass_ms(1_000)
-    assert controller.stored().master is None
-    assert controller.stored().sync_state_set == {1, 2}
-
-
-async def test_heartbeats_over_another_connection_are_ignored_while_the_member_sends_over_its_own(controller):
-    await a_healthy_set(controller)
-    for _ in range(20):
-        await controller.heartbeat(1, 2)
-        for _ in range(5):
-            await controller.heartbeat(2, over=66, epoch=50, maxOffset=2**40)
-            await controller.pass_ms(200)
-    assert controller.live.get(BrokerKey(SET, 2)).progress == (1, 100)
-    assert (controller.stored().master, controller.stored().master_epoch) == (1, 1)
-
-
-async def test_heartbeat_over_another_connection_is_superseded_by_the_next_one_of_the_member(controller):
-    await a_healthy_set(controller)
-    controller.control.monitor.connection_lost(2)
-    await controller.heartbeat(2, over=66, epoch=50, maxOffset=2**40)
-    await controller.pass_ms(3_000, beating=(1, 2))
-    assert controller.live.get(BrokerKey(SET, 2)).progress == (1, 100)
 
 
 async def test_disputed_epoch_is_logged_once_and_counted_until_it_ends(controller):
@@ -126,17 +62,6 @@ async def joins(controller, *broker_ids):
     for broker_id in broker_ids:
         assert (await controller.apply(broker_id)).code == 0
         assert (await controller.register(broker_id)).code == 0
-
-
-async def test_empty_member_is_not_elected_first_over_a_member_with_messages(controller):
-    await joins(controller, 1, 2)
-    for _ in range(10):
-        await controller.heartbeat(1, epoch=-1, maxOffset=0)
-        await controller.heartbeat(2, epoch=-1, maxOffset=900)
-        if controller.stored().master is None:
-            assert (await controller.elect(1)).code == FAILED
-        await controller.pass_ms(1_000)
-    assert controller.stored().master == 2
 
 
 async def test_first_election_waits_for_the_heartbeat_of_another_registered_member(controller):

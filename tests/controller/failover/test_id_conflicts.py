@@ -1,7 +1,7 @@
 """Two brokers with one id: a disk that was copied, or an identity that is older than its set."""
 
 import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, at
 
 from remoting.protocol.codes import RequestCode, ResponseCode
 
@@ -9,11 +9,10 @@ COPY = 50
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        await controller.a_set(1, 2)
-        await controller.pass_ms(3_000, beating=(1, 2))
-        yield controller
+async def controller(controller):
+    await controller.a_set(1, 2)
+    await controller.pass_ms(3_000, beating=(1, 2))
+    return controller
 
 
 async def register(controller, broker_id, over=COPY):

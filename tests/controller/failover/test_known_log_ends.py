@@ -2,7 +2,7 @@
 
 import pytest
 from controller_builders import a_set, last_heartbeat
-from fakes.in_process_controller import SET, InProcessController
+from fakes.in_process_controller import SET
 
 from controller.failover.monitor import STORED_AGAIN_MS
 from controller.failure_detection.heartbeats import BrokerKey
@@ -10,12 +10,6 @@ from controller.failure_detection.log_ends import LogEnd
 from controller.sets.stored_set import StoredSet
 from remoting.protocol.codes import ResponseCode
 from store.store import StoreError
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def a_pair_that_ended(controller, end=22_290):
@@ -60,28 +54,6 @@ async def test_election_that_waits_for_a_lost_log_shows_what_would_be_lost(contr
     record = controller.elections.of_set(SET)
     assert (record.bytes_at_stake, record.reports[0].lost_bytes) == (22_000, 22_000)
     assert f"elect {SET} 1 " in record.force
-
-
-async def test_longest_log_leads_once_all_are_back_and_have_lost_some(controller):
-    await a_pair_that_ended(controller)
-    await starts(controller, 1, 7_947)
-    await starts(controller, 2, 15_894)
-    await controller.pass_ms(15_000, beating=())
-    assert controller.stored().master == 2
-    (line,) = controller.events("unclean_master_elected")
-    assert (line["new_master"], line["bytes_at_stake"]) == (2, 22_290 - 15_894)
-
-
-async def test_slave_that_restarts_with_an_empty_log_is_not_elected_when_its_master_dies(controller):
-    await controller.a_set(1, 2)
-    await controller.heartbeat(1, 2, maxOffset=5_000, confirmOffset=5_000)
-    assert (await controller.register(2)).code == 0
-    await controller.heartbeat(2, maxOffset=0)
-    controller.log_ends = {2: LogEnd(1, 0)}
-    await controller.lose(1)
-    assert controller.stored().master is None
-    await starts(controller, 1, 5_000)
-    assert controller.stored().master == 1
 
 
 async def test_running_slave_whose_last_heartbeat_is_older_than_what_is_known_is_queried_and_elected(controller):

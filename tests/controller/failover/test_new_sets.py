@@ -1,8 +1,7 @@
 """Sets that never get a master: one host begins only so many, they expire, and looking after sets stays cheap."""
 
-import pytest
 from controller_builders import replicas
-from fakes.in_process_controller import SET, InProcessController
+from fakes.in_process_controller import SET
 
 from controller.failover import monitor, requests
 from controller.sets.broker_set import BrokerSet
@@ -11,12 +10,6 @@ from store.store import VersionedEntry
 
 INVALID = 2005
 HOURS_MS = 3_600_000
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def begin(controller, *names):

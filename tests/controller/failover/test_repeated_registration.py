@@ -1,17 +1,16 @@
 """A broker that registers because it was told to has not started anew, and leads on."""
 
 import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, at
 
 from controller.failover import requests
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        await controller.settings.update_config(b"adoptUnknownBrokers=true")
-        yield controller
+async def controller(controller):
+    await controller.settings.update_config(b"adoptUnknownBrokers=true")
+    return controller
 
 
 async def poll(controller, broker_id):

@@ -2,19 +2,12 @@
 
 import asyncio
 
-import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController
+from fakes.in_process_controller import CLUSTER, SET
 
 from controller.failover.requests import HEARTBEAT_AWAITED_S, NON_MEMBERS_MAX
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def test_silent_master_that_answers_no_probe_is_replaced_and_the_reason_is_logged(controller):
@@ -50,16 +43,6 @@ async def test_close_of_a_replaced_connection_causes_no_probe(controller):
     controller.control.monitor.connection_lost(1)
     await controller.pass_ms(1_000, beating=(1, 2))
     assert controller.take_probes() == []
-    assert controller.stored().master == 1
-
-
-async def test_process_pause_of_the_controller_fails_no_broker(controller):
-    await controller.a_set(1, 2)
-    await controller.pass_ms(500, beating=(1, 2))
-    controller.clock.pass_ms(30_000)
-    await controller.pass_ms(500)
-    assert controller.take_probes() == []
-    assert controller.events("failure_detection_suspended")
     assert controller.stored().master == 1
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from controller_builders import last_heartbeat
 from fakes.in_process_controller import ME, SET, InProcessController, at
 from test_election_log import NO_MASTER, held
@@ -16,12 +15,6 @@ from store.store import ControllerMember, StoreError
 
 KIND = DocumentKind.ELECTIONS
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def failed_over(controller):

@@ -2,20 +2,11 @@
 
 import asyncio
 
-import pytest
-from fakes.in_process_controller import InProcessController
-
 from controller.failover import monitor
 from controller.failover.monitor import EXPIRES_MS
 from controller.failure_detection.log_ends import LogEnd
 from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import ResponseCode
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def waits_for_a_heartbeat(controller):

@@ -1,7 +1,6 @@
 """Who speaks for a broker: what heartbeats from other hosts than its own claim does not outlast its return."""
 
-import pytest
-from fakes.in_process_controller import SET, InProcessController
+from fakes.in_process_controller import SET
 
 from controller.failure_detection.heartbeats import BrokerKey
 
@@ -9,12 +8,6 @@ ONE = BrokerKey(SET, 1)
 #: Connections from the hosts of brokers 1 and 2, and of somebody else.
 HOME_OF_ONE, HOME_OF_TWO, OTHER_HOST = 11, 12, 66
 CLAIM = {"epoch": 999, "maxOffset": 10**9, "electionPriority": 0}
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def a_set_at_home(controller):

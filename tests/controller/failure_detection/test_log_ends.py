@@ -2,17 +2,10 @@
 
 import asyncio
 
-import pytest
-from fakes.in_process_controller import InProcessController, at
+from fakes.in_process_controller import at
 
 from controller.failover.election_runner import QUERIES_MAX, QUERY_AGAIN_MS, QUERY_AGAIN_UNANSWERED_MS
 from controller.failure_detection.log_ends import GROWTH_BYTES_MAX, LogEnd
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 def elected(controller):
@@ -42,17 +35,6 @@ async def test_longer_log_wins_although_its_heartbeat_is_overdue(controller):
     assert controller.stored().master == 2
 
 
-async def test_broker_with_an_overdue_heartbeat_loses_where_logs_are_equal(controller):
-    await controller.a_set(1, 2, 3)
-    await controller.heartbeat(2)
-    # Nobody can be asked, and 2 may be dying: the next election would cost as much again.
-    await controller.pass_ms(2_500, beating=(1, 3))
-    await controller.lose(1)
-    assert controller.stored().master == 3
-    verdicts = {each["broker_id"]: each["verdict"] for each in elected(controller)["candidates"]}
-    assert verdicts[2] == "it has not reported how far its log is now"
-
-
 async def test_election_waits_for_a_possibly_longer_log_until_its_heartbeat(controller):
     await controller.a_set(1, 2, 3)
     await controller.heartbeat(1, 2, 3, maxOffset=1000)
@@ -63,16 +45,6 @@ async def test_election_waits_for_a_possibly_longer_log_until_its_heartbeat(cont
     await controller.heartbeat(2, maxOffset=1000)
     await controller.pass_ms(1_500)
     assert controller.stored().master == 2
-
-
-async def test_election_waits_for_a_possibly_longer_log_until_its_broker_fails(controller):
-    await controller.a_set(1, 2, 3)
-    await controller.heartbeat(1, 2, maxOffset=1000)
-    await controller.heartbeat(3, maxOffset=900)
-    controller.log_ends = {3: LogEnd(1, 900)}
-    await controller.lose(1, 2)
-    await controller.pass_ms(1_500)
-    assert controller.stored().master == 3
 
 
 async def test_election_in_a_pair_queries_the_one_that_is_left(controller):
@@ -90,29 +62,6 @@ async def test_first_election_queries_no_log_ends_and_a_designated_one_that_of_t
     assert controller.queried == [[3]]
 
 
-async def test_heartbeats_decide_where_no_broker_answers_the_log_end_query(controller):
-    await controller.a_set(1, 2, 3)
-    await controller.heartbeat(1, 2)
-    await controller.heartbeat(3, maxOffset=1000)
-    await controller.lose(1)
-    assert (controller.stored().master, controller.queried) == (3, [[2, 3]])
-
-
-async def test_with_a_fixed_number_of_confirmations_the_election_waits_and_logs_the_reason(controller):
-    await controller.a_set(1, 2, 3)
-    await controller.heartbeat(1, 2, 3, maxOffset=1000)
-    controller.log_ends, controller.confirmed_on = {2: LogEnd(1, 1000)}, 2
-    await controller.lose(3, 1)
-    assert controller.stored().master is None
-    stuck = controller.events("election_failed")[-1]
-    assert "broker 2: acknowledged messages may be on replicas that have not answered only" in stuck["reason"]
-    # One more of the set has come back: now whatever was confirmed is on one of both.
-    controller.log_ends[3] = LogEnd(1, 1200)
-    await controller.heartbeat(3, maxOffset=1200)
-    await controller.pass_ms(1_500, beating=(2,))
-    assert controller.stored().master == 3
-
-
 async def test_number_of_confirmations_that_the_master_reported_counts_after_its_failure(controller):
     controller.confirmed_on, controller.masters_confirm = 2, True
     await controller.a_set(1, 2, 3)
@@ -120,7 +69,9 @@ async def test_number_of_confirmations_that_the_master_reported_counts_after_its
     assert controller.queried_masters == [at(1)]
     await controller.lose(3, 1)
     assert controller.stored().master is None
-    assert "have not answered only" in controller.events("election_failed")[-1]["reason"]
+    sentence = "broker 2: acknowledged messages may be on replicas that have not answered only"
+    assert sentence in controller.events("election_failed")[-1]["reason"]
+    # One more of the set has come back: now whatever was confirmed is on one of both.
     controller.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}
     await controller.heartbeat(3, maxOffset=1200)
     await controller.pass_ms(1_500, beating=(2,))
@@ -165,15 +116,6 @@ async def test_masters_of_pairs_are_not_queried_and_queries_in_flight_are_limite
     assert len(controller.queried_masters) == QUERIES_MAX
     waiting.set()
     await controller.done()
-
-
-async def test_broker_out_of_sync_with_the_only_copy_of_confirmed_messages_is_elected(controller):
-    await controller.a_set(1, 2, 3, in_sync=(1, 2))
-    await controller.heartbeat(1, 2, 3)
-    controller.log_ends, controller.confirmed_on = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}, 2
-    await controller.lose(1)
-    assert controller.stored().master == 3
-    assert controller.events("unclean_master_elected") == []
 
 
 async def test_implausible_log_end_is_ignored(controller):

@@ -1,7 +1,7 @@
 """Brokers that register the name of a host: where that is, is found out however they were reached at first."""
 
 import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController
+from fakes.in_process_controller import CLUSTER, SET
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.hosts import BrokerHost
@@ -13,12 +13,11 @@ ADDRESS = "broker-1:30911"
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        assert (await controller.apply(1, address=ADDRESS)).code == 0
-        assert (await controller.register(1, address=ADDRESS)).code == 0
-        controller.reached_at = lambda _address: "10.0.0.21:30911"
-        yield controller
+async def controller(controller):
+    assert (await controller.apply(1, address=ADDRESS)).code == 0
+    assert (await controller.register(1, address=ADDRESS)).code == 0
+    controller.reached_at = lambda _address: "10.0.0.21:30911"
+    return controller
 
 
 async def heartbeat(controller):

@@ -1,7 +1,7 @@
 """Strangers that make up sets with hosts of their own invention: how many hosts are silent is not theirs to say."""
 
 import pytest
-from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, at
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
@@ -9,12 +9,6 @@ from remoting.protocol.codes import RequestCode
 
 #: More than there are hosts of real brokers.
 INVENTED = 7
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def invent(controller, address_of):
@@ -54,22 +48,19 @@ async def test_silent_invented_hosts_do_not_prevent_the_failover_of_a_frozen_mas
     assert controller.events("hosts_silent") == []
 
 
-async def test_spellings_of_one_address_are_one_host(controller):
-    await controller.a_set(1, 2, 3)
-    await pass_s(controller, 15, 1, 2, 3)
-    await invent(
-        controller, lambda number: f"10.0.0.66:{4000 + number}" if number % 2 else f"[::ffff:10.0.0.66]:{number + 1}"
-    )
-    await pass_s(controller, 2, 1, 2, 3)
-    await pass_s(controller, 6, 2, 3)
-    assert controller.stored().master == 2
-
-
-async def test_names_of_one_host_are_one_host(controller):
+@pytest.mark.parametrize(
+    "address_of",
+    [
+        lambda number: f"10.0.0.66:{4000 + number}" if number % 2 else f"[::ffff:10.0.0.66]:{number + 1}",
+        lambda number: f"name-{number}:30911",
+    ],
+    ids=["spellings", "names"],
+)
+async def test_spellings_of_one_address_and_names_of_one_host_are_one_host(controller, address_of):
     await controller.a_set(1, 2, 3)
     await pass_s(controller, 15, 1, 2, 3)
     controller.reached_at = lambda address: "10.0.0.66:1" if address.startswith("name") else ""
-    await invent(controller, lambda number: f"name-{number}:30911")
+    await invent(controller, address_of)
     await pass_s(controller, 2, 1, 2, 3)
     await pass_s(controller, 6, 2, 3)
     assert controller.stored().master == 2

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from controller_builders import a_set
-from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, ME, SET, at
 from server_paths import CONTROLLER_ENDPOINTS, SWITCHOVER_ENDPOINTS
 
 from controller.failover.election_log import NotificationResult
@@ -29,9 +29,8 @@ VIEWS_OF_SETS = [
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield await controller.serve_http()
+async def controller(controller):
+    return await controller.serve_http()
 
 
 def stored(controller, *names, **values):

@@ -5,7 +5,6 @@ import contextlib
 
 import pytest
 from fakes.event_reader import EventReader
-from fakes.in_process_controller import InProcessController
 
 from controller.http import cluster_watch
 from serving.metrics.health import Serving
@@ -19,9 +18,8 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield await controller.serve_http()
+async def controller(controller):
+    return await controller.serve_http()
 
 
 def watching(controller, last_id=None, query=""):

@@ -173,13 +173,6 @@ async def test_plan_with_problems_is_answered_and_its_start_refused_with_the_sam
     assert (await controller.get(OPERATIONS))[1]["total"] == 0
 
 
-async def test_broker_that_does_not_answer_is_named_by_the_plan(broker, controller):
-    broker.topic["perm"] = 6
-    await broker.peer.close()
-    _, plan = await post(controller, PLAN, GROW)
-    assert any(broker.address in each for each in plan["problems"])
-
-
 async def test_started_resize_is_listed_and_found(controller):
     status, started = await post(controller, OPERATIONS, GROW | {"reason": "too slow", "requestedBy": "ops"})
     assert (status, started["phase"], started["reason"], started["requestedBy"]) == (201, "PLANNED", "too slow", "ops")
@@ -199,12 +192,6 @@ async def test_scaling_that_is_off_says_how_to_switch_it_on(tmp_path):
 
 
 # Commands
-
-
-async def test_abort_is_recorded_with_its_reason(controller):
-    path = await store(controller, a_resize())
-    status, aborted = await post(controller, f"{path}/abort", {"reason": "a mistake"})
-    assert (status, aborted["phase"], aborted["problem"]) == (200, "ABORTED", "aborted by the operator: a mistake")
 
 
 async def test_what_a_resize_waited_for_before_its_present_phase_is_not_shown(broker, controller):

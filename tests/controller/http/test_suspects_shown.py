@@ -1,7 +1,6 @@
 """A page of many sets determines the suspects once: there may be thousands of both."""
 
 import pytest
-from fakes.in_process_controller import InProcessController
 
 from controller.failure_detection.detector import FailureDetector
 
@@ -18,12 +17,11 @@ class Counting(FailureDetector):
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        for number in range(3):
-            await controller.a_set(1, 2, name=f"broker-{number}")
-        controller.control.monitor.connection_lost(2)
-        yield await controller.serve_http()
+async def controller(controller):
+    for number in range(3):
+        await controller.a_set(1, 2, name=f"broker-{number}")
+    controller.control.monitor.connection_lost(2)
+    return await controller.serve_http()
 
 
 async def test_suspects_are_determined_once_for_a_page_of_sets(controller):

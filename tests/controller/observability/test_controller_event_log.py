@@ -76,9 +76,6 @@ def check_against_catalogue(line):
     assert set(line) <= {*event.keys, *(key.name for key in common_keys(CONTROLLER)), *audit}
 
 
-# The group and its store
-
-
 # Brokers
 
 
@@ -121,14 +118,6 @@ async def test_registration_of_the_recorded_master_has_a_line_of_its_own(control
         "master_epoch": stored.master_epoch,
         "sync_state_set_epoch": stored.sync_state_set_epoch,
     }
-
-
-async def test_adopted_broker_is_logged_as_adopted_and_not_as_a_restarted_master(tmp_path):
-    async with LoggedController(tmp_path, adopt_unknown_brokers=True) as controller:
-        await controller.heartbeat(7, epoch=4)
-        await controller.register(7)
-        (line,) = controller.taken()
-        assert (line["event"], line["broker_id"], line["adopted"]) == ("broker_started", 7, True)
 
 
 async def test_closed_connection_is_logged_for_members_only(controller):

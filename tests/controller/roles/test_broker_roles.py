@@ -15,12 +15,11 @@ HELD, UNKNOWN = RoleVerdict.HELD, RoleVerdict.UNKNOWN
 
 
 @pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        controller.masters.add(at(1))
-        await controller.a_set(1, 2)
-        await controller.publish_roles()
-        yield controller
+async def controller(controller):
+    controller.masters.add(at(1))
+    await controller.a_set(1, 2)
+    await controller.publish_roles()
+    return controller
 
 
 def verdicts(controller):

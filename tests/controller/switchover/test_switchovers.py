@@ -119,17 +119,6 @@ async def test_refused_switchover_is_counted_and_changes_nothing(site):
 # What comes in between
 
 
-@pytest.mark.parametrize("phase", [PHASES.CATCH_UP, PHASES.HOLD, PHASES.DRAIN])
-async def test_election_by_mqadmin_meanwhile_interrupts_a_switchover_and_releases_clients(site, phase):
-    site.controller.log_ends[1] = LogEnd(1, END + (9_000_000 if phase is PHASES.CATCH_UP else 1), is_master=True)
-    await site.begin(broker_id=2, catch_up_ms_max=600_000, hold_ms_max=5_000)
-    await site.until(phase)
-    await site.elect(3)
-    interrupted = await site.until(PHASES.INTERRUPTED)
-    assert interrupted.problem == "broker 3 leads since an election meanwhile, at master epoch 2"
-    assert not site.is_held()
-
-
 async def fail(site, broker_id):
     """Let the port of a broker refuse connections."""
     controller = site.controller
@@ -210,18 +199,6 @@ async def test_new_master_that_does_not_serve_is_replaced_by_the_old_one(site):
     assert (last.cause.why, last.is_unclean) == ("back to broker 1: its successor does not serve", False)
 
 
-async def test_new_master_that_fails_before_it_serves_leaves_no_set_without_a_master(site):
-    """After an election the SyncStateSet is the new master alone, so nobody but the old one could lead."""
-    await site.begin(broker_id=2)
-    await site.until(PHASES.CONFIRM)
-    await fail(site, 2)
-    site.serve(1)
-    del site.controller.log_ends[2]
-    back = await site.until(PHASES.ROLLED_BACK)
-    assert back.problem == "broker 2 has failed before it was known to serve"
-    assert site.stored.master == 1
-
-
 async def confirming(site):
     """Elect broker 2, which does not answer from then on."""
     await site.begin(broker_id=2)
@@ -283,8 +260,19 @@ async def test_new_master_that_has_begun_its_epoch_and_does_not_answer_is_not_ro
     assert not site.is_held()
 
 
-async def test_new_master_that_never_began_its_epoch_and_does_not_answer_is_rolled_back(site):
+async def does_nothing(_):
+    pass
+
+
+async def refuses_its_role(site):
+    elections = site.controller.elections
+    elections.notified(SET, elections.of_set(SET).number, 2, NotificationResult("refused", 5, 1))
+
+
+@pytest.mark.parametrize("begins", [does_nothing, refuses_its_role])
+async def test_new_master_that_never_began_its_epoch_and_does_not_answer_is_rolled_back(site, begins):
     await confirming(site)
+    await begins(site)
     site.controller.masters = {at(1)}
     await site.until(PHASES.ROLLED_BACK, step_ms=50)
     assert site.stored.master == 1

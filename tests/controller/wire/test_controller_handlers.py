@@ -3,17 +3,11 @@
 import json
 
 import pytest
-from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, ME, SET, at
 
 from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.admin.controllers import broker_sets_of
 from remoting.protocol.codes import RequestCode, ResponseCode
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def next_id(controller, name=SET):

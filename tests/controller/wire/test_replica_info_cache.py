@@ -1,8 +1,7 @@
 """Answers to who leads a set that stand ready: they end with what they tell."""
 
-import pytest
 from controller_builders import SET, a_set
-from fakes.in_process_controller import APeer, InProcessController
+from fakes.in_process_controller import APeer
 
 from controller.wire.handlers import ReplicaInfoCache
 from remoting.protocol.codes import RequestCode
@@ -29,12 +28,6 @@ def test_all_cached_responses_end_with_a_change_of_the_leader():
     answers = [infos.of(a_set(broker_name=name)) for name in ("a", "b")]
     infos.clear()
     assert not any(answer.is_valid for answer in answers)
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 async def test_election_ends_the_cached_response_at_once(controller):

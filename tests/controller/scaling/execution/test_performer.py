@@ -153,7 +153,9 @@ async def test_one_broker_that_fails_holds_up_no_other(broker):
 # Offsets
 
 
-async def test_offset_is_stored_where_there_is_none(broker):
+@pytest.mark.parametrize("offsets", [{}, {GROUP: {4: 0}}], ids=["none", "0, as 4.9 answers"])
+async def test_offset_is_stored_where_there_is_none(broker, offsets):
+    broker.offsets |= offsets
     async with scaling_site(broker) as site:
         assert await performed(site, store(broker)) == ()
     assert broker.offsets[GROUP] == {4: 7}
@@ -167,13 +169,6 @@ async def test_offset_that_has_changed_meanwhile_is_left_alone(broker, stored):
             f"offset of group {GROUP} in broker-a/4 is {stored} meanwhile",
         )
     assert broker.offsets[GROUP] == {4: stored}
-
-
-async def test_broker_of_4_9_answers_0_where_nothing_is_stored(broker):
-    broker.offsets[GROUP] = {4: 0}
-    async with scaling_site(broker) as site:
-        assert await performed(site, store(broker)) == ()
-    assert broker.offsets[GROUP] == {4: 7}
 
 
 async def test_group_without_a_configuration_is_named(broker):

@@ -22,7 +22,6 @@ from store.documents import DocumentKind
 WAITS = ResizeWaits(
     producers_ms=0, stable_ms=0, confirm_ms=0, watch_ms=0, grown_watch_ms=0, assign_ms=0, pop_ms=0, process_ms=0
 )
-EIGHT = QueueCounts(8, 8)
 RUNTIME = BrokerRequestCode.GET_BROKER_RUNTIME_INFO
 
 
@@ -133,19 +132,6 @@ async def test_abort_wins_over_a_round_that_is_about_to_change_a_broker(broker, 
     # The round had decided to raise the read queues.
     assert broker.written == []
     assert "aborted by the operator: a mistake" in ended.steps[0].evidence
-
-
-async def test_abort_wins_over_a_round_that_is_about_to_leave_its_phase(broker, controller):
-    broker.topic["readQueueNums"] = 8
-    held = broker.held[RUNTIME] = asyncio.Event()
-    operation = stored(broker, ResizePhase.READ_UP, reached=1)
-    await controller.scaling.operations.add(operation)
-    await controller.until(lambda: RUNTIME in broker.seen)
-    await controller.scaling.abort(operation.id, "")
-    held.set()
-    ended = await controller.ended(operation, ResizePhase.ABORTED)
-    assert "ASSIGN" not in steps(ended)
-    assert counts(broker) == (4, 4)
 
 
 async def blocked_in_drain(broker, controller):

@@ -36,6 +36,8 @@ def test_each_broadcasting_client_has_to_be_at_the_end():
     behind = a_group(kind=GroupKind.BROADCAST, queues=(2,), commit_offset=4)
     assert lags_of(behind, None) == ["client billing@1 has 1 messages to consume"]
     assert lags_of(a_group(kind=GroupKind.BROADCAST, queues=(2,), commit_offset=5), None) == []
+    holds = a_group(kind=GroupKind.BROADCAST, queues=(2,), commit_offset=5, cached=3)
+    assert lags_of(holds, None) == ["client billing@1 has 3 messages to consume"]
     assert lags_of(a_group(kind=GroupKind.BROADCAST), None) == ["client billing@1 does not show the queue"]
     assert lags_of(a_group(kind=GroupKind.BROADCAST), None, broadcast_offsets={"billing": {2: 5}}) == []
 
@@ -92,5 +94,11 @@ def test_what_is_given_up_of_many_queues_is_one_sentence_for_a_broker_set():
 
 def test_long_lists_of_lags_are_cut():
     observation = observed(SHRINK, 1, ends={2: 1, 3: 1}, groups=[a_group()])
-    lags = check_drained(SHRINK, observation, waited(0)).lags
-    assert first_sentences(list(map(str, lags)), 1)[1:] == ("and 1 more",)
+    check = check_drained(SHRINK, observation, waited(0))
+    assert first_sentences(list(map(str, check.lags)), 1)[1:] == ("and 1 more",)
+
+
+def test_group_that_lags_has_not_begun_to_settle():
+    observation = observed(SHRINK, 1, ends=ENDS, groups=[a_group(kind=GroupKind.POP)])
+    check = check_drained(SHRINK, observation, waited(0))
+    assert (tuple(check.settling), check.progress.settled_at_ms) == ((), {})

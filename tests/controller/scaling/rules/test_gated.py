@@ -22,16 +22,10 @@ def releasing(phase=ResizePhase.RELEASE, **values):
     return a_gated(phase, **({"reached": 2, "confirmed": MARKS, "gated_groups": ("billing",)} | values))
 
 
-def test_groups_without_members_are_gated_too():
+@pytest.mark.parametrize("group", [OFFLINE, a_group(kind=GroupKind.UNKNOWN)], ids=["no members", "silent members"])
+def test_group_whose_members_do_not_answer_is_gated_as_if_it_were_in_order(group):
     resize = a_gated(ResizePhase.GATE)
-    decision = decide_step(resize, waited(0), observed(resize, 0, groups=[OFFLINE]))
-    assert decision.operation.gated_groups == ("billing",)
-    assert decision.actions == (HoldLocks(queue_ids=(2, 3), **LOCKED),)
-
-
-def test_group_whose_members_do_not_answer_is_gated_as_if_it_were_in_order():
-    resize = a_gated(ResizePhase.GATE)
-    decision = decide_step(resize, waited(0), observed(resize, 0, groups=[a_group(kind=GroupKind.UNKNOWN)]))
+    decision = decide_step(resize, waited(0), observed(resize, 0, groups=[group]))
     assert (decision.operation.phase, decision.operation.gated_groups) == (ResizePhase.GATE, ("billing",))
     assert decision.actions == (HoldLocks(queue_ids=(2, 3), **LOCKED),)
 

@@ -28,16 +28,13 @@ def test_new_queues_begin_at_their_ends():
     assert seeds_of(grow, observed(grow, 0, ends={3: 7})) == ENDS_AS_SEEDS
 
 
-def test_each_group_without_an_offset_gets_the_one_of_the_seed():
+@pytest.mark.parametrize(
+    ("offsets", "stored"), [({2: 0}, (3, None, 7)), ({2: 900, 3: 7}, (2, 900, 0))], ids=["without one", "emptied queue"]
+)
+def test_each_group_without_an_offset_or_beyond_the_end_gets_the_one_of_the_seed(offsets, stored):
     grow = a_grow(ResizePhase.SEED, seeds=ENDS_AS_SEEDS)
-    observation = observed(grow, 0, ends={3: 7}, groups=[a_group()], offsets={"billing": {2: 0}})
-    assert unseeded(grow, observation) == (an_offset(3, None, 7),)
-
-
-def test_offset_of_an_emptied_queue_goes_back_to_its_end():
-    grow = a_grow(ResizePhase.SEED, seeds=ENDS_AS_SEEDS)
-    observation = observed(grow, 0, ends={3: 7}, groups=[a_group()], offsets={"billing": {2: 900, 3: 7}})
-    assert unseeded(grow, observation) == (an_offset(2, 900, 0),)
+    observation = observed(grow, 0, ends={3: 7}, groups=[a_group()], offsets={"billing": offsets})
+    assert unseeded(grow, observation) == (an_offset(*stored),)
 
 
 def test_offline_groups_are_seeded_and_broadcasting_groups_are_not():
@@ -197,7 +194,7 @@ def test_grow_does_not_end_before_lag_in_new_queues_was_looked_at():
     assert needs_of(grow, decision.progress.waited_ms).offsets
     ended = decide_step(grow, decision.progress, observed(grow, 2, ends={2: 9}, offsets=SEEDED)).operation
     assert ended.phase is ResizePhase.DONE
-    assert any("messages behind in the new queues of broker-a" in each for each in ended.steps[-1].evidence)
+    assert "group billing is 9 messages behind in the new queues of broker-a" in ended.steps[-1].evidence
 
 
 def test_ordered_topic_with_new_queues_in_use_is_seeded_again_and_goes_on():

@@ -1,8 +1,13 @@
 """What a phase can make of a round."""
 
-from scaling_builders import a_gated, a_grow, a_shrink, observed, waited
+from dataclasses import replace
+
+import pytest
+from scaling_builders import BROKER, NAME_SERVER, a_gated, a_grow, a_shrink, observed, waited
 
 from controller.scaling.resize.decision import PhaseProgress
+from controller.scaling.resize.observation import NameServerView
+from controller.scaling.resize.operation import QueueCounts
 from controller.scaling.rules.round import SAVE_MS_MAX, SAVE_MS_MIN, ResizeRound
 from serving.shapes.scaling import ResizeKind, ResizePhase
 
@@ -42,6 +47,22 @@ def test_blocked_phase_is_kept_and_not_blocked_twice():
     assert (blocked.phase, blocked.resume_phase) == (ResizePhase.BLOCKED, ResizePhase.DRAIN)
     assert blocked.problem == "nobody consumes"
     assert a_round(blocked).block(["still nobody"]).operation == blocked
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "limit_ms", "missing", "phase"),
+    [
+        (59_999, 60_000, (), ResizePhase.DRAIN),
+        (60_000, 60_000, (), ResizePhase.BLOCKED),
+        (60_000, None, (), ResizePhase.DRAIN),
+        (60_000, 60_000, ("broker-b does not answer",), ResizePhase.DRAIN),
+    ],
+)
+def test_old_route_at_a_name_server_blocks_a_phase_with_a_limit_after_it(waited_ms, limit_ms, missing, phase):
+    this = a_round(a_shrink(ResizePhase.DRAIN), waited_ms)
+    old = NameServerView(address=NAME_SERVER, counts={BROKER: QueueCounts(4, 4)})
+    seen = replace(observed(this.operation, 1, missing=missing), name_servers=(old,))
+    assert replace(this, observation=seen).left(1, limit_ms=limit_ms).operation.phase is phase
 
 
 def test_undone_grow_drains_only_what_producers_may_use():

@@ -101,10 +101,17 @@ def test_second_check_has_to_agree_with_the_first(ends, offsets, phase):
 
 
 @pytest.mark.parametrize("phase", [ResizePhase.READ_DOWN, ResizePhase.WATCH])
-def test_message_that_came_just_before_the_fence_opens_the_queues_again(phase):
+@pytest.mark.parametrize("missing", [(), ("broker-b does not answer",)])
+def test_message_that_came_just_before_the_fence_opens_the_queues_again(phase, missing):
     shrink = a_shrink(phase, confirmed=CONFIRMED, reached=2)
-    reopened = decide_step(shrink, waited(0), observed(shrink, 2, ends=ENDS | {3: 10})).operation
+    grew = observed(shrink, 2, ends=ENDS | {3: 10}, missing=missing)
+    reopened = decide_step(shrink, waited(0), grew).operation
     assert (reopened.phase, reopened.reopened) == (ResizePhase.REOPEN, 1)
+
+
+def test_late_message_in_queues_that_somebody_else_opened_leaves_the_conflict_to_an_operator():
+    shrink = a_shrink(ResizePhase.WATCH, confirmed=CONFIRMED, reached=2)
+    assert phase_after(shrink, waited(0), observed(shrink, 1, ends=ENDS | {3: 10})) is ResizePhase.CONFLICT
 
 
 def test_former_master_that_leads_again_and_shows_the_queues_closed_is_no_conflict():
@@ -113,6 +120,11 @@ def test_former_master_that_leads_again_and_shows_the_queues_closed_is_no_confli
     closed = with_set(observed(opened, 2), master=MasterIdentity("10.0.0.2:10911", 1))
     again = decide_step(opened, waited(0), closed).operation
     assert [each.after for each in decide_step(again, waited(0), closed).actions] == [QueueCounts(4, 2)]
+
+
+def test_queues_are_opened_again_from_the_numbers_of_before_too():
+    shrink = a_shrink(ResizePhase.REOPEN, reached=2)
+    assert phase_after(shrink, waited(0), observed(shrink, 0)) is ResizePhase.REOPEN
 
 
 def test_delayed_messages_are_marked_again_once_brokers_refuse_them():

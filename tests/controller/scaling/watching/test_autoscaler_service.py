@@ -58,13 +58,6 @@ async def test_automatic_resize_names_who_requested_it_and_why(site):
     assert [each["resize"] for each in site.events("scaling_resize_requested")] == [operation.id]
 
 
-async def test_first_looks_decide_nothing(site):
-    await site.put(site.mode("auto"))
-    await site.look(LOOKS_UNTIL_DECIDED - 1)
-    assert site.decision().verdict.reason.startswith("not for 15 s yet")
-    assert not site.operations()
-
-
 async def test_same_verdict_is_logged_once(site):
     await site.put(site.mode("propose"))
     await site.look(LOOKS_UNTIL_DECIDED + 4)

@@ -4,7 +4,6 @@ import json
 import os
 
 import pytest
-from fakes.in_process_controller import InProcessController
 from fakes.scaled_topic import TOPIC
 from fakes.watched_site import POLICY, watched_site
 
@@ -12,12 +11,6 @@ from controller.scaling.watching.policy_source import PolicySource
 from store.documents import DocumentKind
 
 FILE = '[[policy]]\ntopic = "{topic}"\nmin = 4\nmax = {most}\n'
-
-
-@pytest.fixture
-async def controller(tmp_path):
-    async with InProcessController(tmp_path) as controller:
-        yield controller
 
 
 @pytest.fixture
