@@ -61,8 +61,10 @@ coverage: $(VENV)/.dev
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
-## test: the fast checks, all rules and servers, and a smoke of each real peer; some ten minutes on two cores
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+## test: the fast checks, all rules and servers, and a smoke of each real peer; some nine minutes on two cores
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Most of these tests wait for a server more than they compute.
+test: WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 # Types and collection take one processor each, about as long.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 check collect
