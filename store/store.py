@@ -97,7 +97,7 @@ class LeadershipListener(Protocol):
         """Report that the store was put back to an older state; all entries follow, and may be older ones."""
 
     def entry_changed(self, broker_name: str, versioned: VersionedEntry) -> None:
-        """Report an entry that was written or removed, mostly by another process; own writes may come too, once."""
+        """Report an entry that another process has written or removed."""
 
 
 def ignore(*_: object) -> None:

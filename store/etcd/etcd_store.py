@@ -6,7 +6,7 @@ is configured: it loads gRPC.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from store.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
 from store.etcd.keys import Keys, below, entry_value, shown_key, versioned_document_of, versioned_entry_of
 from store.etcd.lease import LeaderElection
 from store.etcd.lease_state_machine import Leadership
+from store.etcd.revisions import KnownRevisions
 from store.etcd.threads import CallThreads
 from store.etcd.watch import TASK, Change, EntryChanged, KeySnapshot, MemberChanged, Watch
 from store.store import (
@@ -142,8 +143,7 @@ class EtcdStore:
         self._document_calls = CallThreads(DOCUMENT_CALLS_MAX, clock, emit)
         # Not reported: the size proves nothing about whether etcd serves.
         self._sizes = CallThreads(SIZES_MAX, clock, ignore)
-        #: The newest revision known here of each entry, also of one that is gone: what is older comes too late.
-        self._known: dict[str, int] = {}
+        self._known = KnownRevisions()
         self._members: dict[str, ControllerMember] = {}
         self._listener: LeadershipListener | None = None
         self._election: LeaderElection | None = None
@@ -186,7 +186,7 @@ class EtcdStore:
     async def load(self) -> Mapping[str, VersionedEntry]:
         entries = await self._calls.run("load", lambda _: self._load())
         for name, versioned in entries.items():
-            self._note(name, versioned.revision)
+            self._known.revision_known(name, versioned.revision)
         return entries
 
     async def read(self, broker_name: str) -> VersionedEntry:
@@ -198,14 +198,19 @@ class EtcdStore:
         if kv is None:
             return VersionedEntry()
         versioned = versioned_entry_of(kv)
-        self._note(broker_name, versioned.revision)
+        self._known.revision_known(broker_name, versioned.revision)
         return versioned
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         value = entry_value(entry) if entry != StoredSet() else None
-        write = Write(broker_name, self._keys.broker_set(broker_name), value, revision)
-        stored = await self._committed(self._calls, "commit", write)
-        self._note(broker_name, stored)
+        self._known.commit_begins(broker_name)
+        try:
+            stored = await self._committed(
+                self._calls, "commit", Write(broker_name, self._keys.broker_set(broker_name), value, revision)
+            )
+            self._known.revision_known(broker_name, stored)
+        finally:
+            self._report(self._known.commit_ends(broker_name))
         return stored
 
     async def load_documents(self, kind: DocumentKind) -> Mapping[str, VersionedDocument]:
@@ -298,7 +303,7 @@ class EtcdStore:
 
     def _on_rollback(self) -> None:
         """Doubt everything: etcd was put back to an older state."""
-        self._known = dict.fromkeys(self._known, -1)
+        self._known.invalidate()
         if self._listener is not None:
             self._listener.put_back()
         assert self._watch is not None, "who stands for election watches too"
@@ -322,12 +327,7 @@ class EtcdStore:
         self._election.observed(snapshot.leader_key)
         self._members = dict(snapshot.members)
         self._report_members()
-        revision = snapshot.leader_key.revision
-        gone = [name for name, known in self._known.items() if name not in snapshot.entries and known < revision]
-        for broker_name in gone:
-            self._report(broker_name, VersionedEntry(StoredSet(), revision))
-        for broker_name, versioned in snapshot.entries.items():
-            self._report(broker_name, versioned)
+        self._report(self._known.snapshot_read(snapshot.entries, snapshot.leader_key.revision))
 
     def _on_change(self, change: Change) -> None:
         assert self._election is not None, "the watch begins after the election"
@@ -342,18 +342,14 @@ class EtcdStore:
                 self._report_members()
             case EntryChanged(broker_name, versioned):
                 self._election.revision_seen(versioned.revision)
-                self._report(broker_name, versioned)
+                self._report(self._known.observed(broker_name, versioned))
 
     def _report_members(self) -> None:
         if self._listener is not None:
             self._listener.members_changed(tuple(self._members[each] for each in sorted(self._members)))
 
-    def _note(self, broker_name: str, revision: int) -> None:
-        self._known[broker_name] = max(revision, self._known.get(broker_name, 0))
-
-    def _report(self, broker_name: str, versioned: VersionedEntry) -> None:
-        if versioned.revision > self._known.get(broker_name, 0):
-            self._known[broker_name] = versioned.revision
+    def _report(self, reports: Iterable[tuple[str, VersionedEntry]]) -> None:
+        for broker_name, versioned in reports:
             if self._listener is not None:
                 self._listener.entry_changed(broker_name, versioned)
 
