@@ -41,7 +41,7 @@ collect: $(VENV)/.dev
 	@$(BIN)/pytest --quiet --quiet --collect-only >$(VENV)/collected.txt || (cat $(VENV)/collected.txt; false)
 
 # A worker takes a file at a time: its tests may share brokers, for which they wait a part of the time.
-WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
+WORKERS ?= $(shell echo $$(( $$(nproc) * $(or $(HALVES),3) / 2 )))
 
 # Spark takes longer to install than these tests take.
 $(VENV)/.unit: $(VENV)/.run
@@ -64,7 +64,7 @@ integration: $(VENV)/.dev
 ## test: the fast checks, all rules and servers, and a smoke of each real peer; some nine minutes on two cores
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Most of these tests wait for a server more than they compute.
-test: WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
+test: HALVES = 4
 # Types and collection take one processor each, about as long.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 check collect

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from analytics.shared.days import MINUTE_US
 from analytics.shared.rows import timed
 
-#: The controller reads when an election begins just before it tells of the death, and the moment is computed from a
-#: length in whole ms: so much before the death at most.
+#: A death is dated when it is told, which is after a log line of it; the beginning of its election is computed from a
+#: length in whole ms. So a beginning that is so much before the death belongs to it.
 ROUNDED_US: Final = 10_000
 
 #: A master deposed by an operator, or on a broker's request, was not detected as dead.

@@ -56,10 +56,12 @@ def shaped(found: Frames, columns: Sequence[Column]) -> DataFrame:
     Tables by kind become one: `kind` distinguishes their rows, and columns that one of them lacks are null.
     """
     if isinstance(found, DataFrame):
-        return found.select(*(F.col(each.name).cast(SPARK_TYPES[each.type]).alias(each.name) for each in columns))
+        return found.select(
+            *(F.col(column.name).cast(SPARK_TYPES[column.type]).alias(column.name) for column in columns)
+        )
     tables = []
     for kind, frame in found.items():
-        lacking = {each.name: F.lit(None) for each in columns if each.name not in frame.columns}
+        lacking = {column.name: F.lit(None) for column in columns if column.name not in frame.columns}
         tables.append(shaped(frame.withColumns({**lacking, "kind": F.lit(kind)}), columns))
     return reduce(DataFrame.unionByName, tables)
 

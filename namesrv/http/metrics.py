@@ -17,9 +17,10 @@ from namesrv.observability import metric_catalogue as catalogue
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
+from serving.metrics.families import MetricFamily
 from serving.metrics.label_values import release_of
 from serving.telemetry.events import Measure
-from serving.telemetry.exposition import ServerMetrics, ServerSources
+from serving.telemetry.exposition import Histograms, ServerMetrics, ServerSources
 
 #: Clusters, or brokers, that are read at a time.
 _AT_ONCE: Final = 100
@@ -40,10 +41,14 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
     def measures(self) -> Iterator[Measure | None]:
         return chain(self._routes(), self._watchers(), self._clusters(), self._brokers(), self._role_addresses())
 
+    def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
+        found = self._sources.state.route_cache.counts.found
+        bodies = self._sources.telemetry.timers[catalogue.ROUTE_RESPONSE_BYTES].histograms()[()]
+        bodies.buckets, bodies.sum = found.buckets, found.sum
+        yield from super()._histograms()
+
     def _routes(self) -> Iterator[Measure]:
         answers, counts = self._sources.state.route_cache, self._sources.state.route_cache.counts
-        bodies = self._sources.telemetry.timers[catalogue.ROUTE_RESPONSE_BYTES].histograms()[()]
-        bodies.buckets, bodies.sum = counts.found.buckets, counts.found.sum
         found = sum(counts.found.buckets)
         for result, count in (("found", found), ("not_found", counts.not_found), ("error", counts.error)):
             yield Measure(catalogue.ROUTE_QUERIES, count, (result,))

@@ -55,7 +55,11 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One method of one path; a body is decoded strictly, so all shapes in it forbid unknown fields."""
+    """One method of one path; a body is decoded strictly, so all shapes in it forbid unknown fields.
+
+    One that is no GET changes something, so it needs a token (`admin_access.py`): that of operators, unless clients
+    send it as a part of their work.
+    """
 
     path: str
     #: Turns a request into the value that is answered.

@@ -5,7 +5,7 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from role_agent.__main__ import metrics_text
+from role_agent.metrics_text import metrics_text
 from role_agent.settings import settings_of
 
 FILE = """

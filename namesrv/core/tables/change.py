@@ -21,7 +21,7 @@ OLD_QUEUES_MAX = 1000
 
 
 class RouteTables(msgspec.Struct, frozen=True):
-    """The tables of one NameServer; rules read them, `changes.py` alone changes them."""
+    """The tables of one NameServer; rules read them, `changes.py` alone changes topics and sets."""
 
     brokers: BrokerTable = msgspec.field(default_factory=BrokerTable)
     topics: TopicTable = msgspec.field(default_factory=TopicTable)

@@ -70,7 +70,7 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         "visible_first": first,
         "visible_last": last,
     }
-    # Its beginning is read just before the death is told, and told by its length in whole ms.
+    # The death is dated when it is told, a little late, and the beginning by its length in whole ms.
     if moments["detected"] and moments["election_started"]:
         begun_us = moments["election_started"]
         moments["election_started"] = (
