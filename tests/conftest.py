@@ -49,6 +49,7 @@ LONG = (
 SMOKE = (
     "acceptance/scaling/test_resizes.py::test_grow_loses_nothing_while_a_consumer_is_killed",
     "analytics/cli/test_rmq_analytics.py::test_from_landing_to_a_result_by_commands",
+    "analytics/spark/test_schemas.py",
     "console/test_console_in_a_browser.py::test_overview_shows_brokers_roles_and_differences_and_loads_nothing_from_elsewhere",
     "integration/test_java_role_addresses.py",
     "offsets/readings/test_java_readings.py::test_what_a_master_had_before_kill_9_is_known_proved_and_listed[5.5.0]",

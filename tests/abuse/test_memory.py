@@ -10,7 +10,7 @@ from peers.wire import REGISTER_BROKER, frame
 ROUNDS = 4
 #: Registrations of 16 KB that are there at once, and what they may take: one body, its pieces, and what is kept freed.
 INFLATIONS = 40
-INFLATIONS_KIB_MAX = 200 * 1024
+INFLATIONS_KIB_MAX = 120 * 1024
 #: What is never given back grows by all that the first round took; a machine's noise is less, in one of the rounds.
 SHARE_MAX = 1 / 4
 

@@ -23,7 +23,7 @@ LIST, TOPICS, ROUTE = (
 QUERY_CONSUME_QUEUE = 321
 AWAY_MS, AWAY = 1_700_000_000_000, "away since 2023-11-14T22:13:20.000Z"
 #: One server that hangs may take a third of this; all of it would be too long.
-HANGING, HANGING_MS = ("--timeout", "10"), 6_000
+HANGING, HANGING_MS = ("--timeout", "10"), 9_000
 NO_ROUTE = answer(code=ResponseCode.TOPIC_NOT_EXIST, remark="no route")
 
 

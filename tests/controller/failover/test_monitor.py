@@ -338,6 +338,18 @@ async def test_reachability_checks_between_two_rounds_are_limited(controller):
     assert len(controller.reachability_checks) == len(ids)
 
 
+async def test_closed_connection_probes_only_its_own_brokers(controller):
+    await controller.a_set(1, 2)
+    controller.control.monitor.connection_lost(1)
+    report_probes(controller, ProbeOutcome.ANSWERED)
+    controller.clock.pass_ms(100)
+    # The first is due to be asked again, at the next look.
+    controller.control.monitor.connection_lost(2)
+    assert [probe.key for probe in controller.take_probes()] == [TWO]
+    controller.control.monitor.look_at_brokers()
+    assert [probe.key for probe in controller.take_probes()] == [ONE]
+
+
 # Silent, slow and dead
 
 
