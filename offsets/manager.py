@@ -17,7 +17,7 @@ from offsets.lead import Lead
 from offsets.order.declared import Declared, DeclaredFile, DeclaredStore
 from offsets.order.service import OrderService
 from offsets.readings.readings import Readings
-from offsets.repair.repairer import Repairer
+from offsets.repair.service import Repairer
 from offsets.restore.lag import LagReader
 from offsets.restore.operations import Operations
 from offsets.restore.restorer import Restorer

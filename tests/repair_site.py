@@ -8,8 +8,8 @@ from offset_fuzz.brokers import CLUSTER, SET, Broker
 from offsets.at_broker import fingerprint_of
 from offsets.proof import Fingerprint
 from offsets.readings.reading import KnownBefore, Reading, ReplicaReading
-from offsets.repair.repairer import Repairer
 from offsets.repair.runs import OffsetsLost, OffsetsRepaired
+from offsets.repair.service import Repairer
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.values import GroupTopic, SetName
 from remoting.admin.client import AdminClient, AdminLimits

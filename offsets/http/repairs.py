@@ -7,8 +7,8 @@ import msgspec
 
 from offsets.http.commits import refusals
 from offsets.lead import Lead
-from offsets.repair.repairer import NotApplicable, Repairer
 from offsets.repair.runs import RepairedQueue, Run
+from offsets.repair.service import NotApplicable, Repairer
 from offsets.sets.following import Following
 from serving.http.paths import Parameter, get, post
 from serving.http.views import NotFound, StateConflict, ViewRequest, requested_page

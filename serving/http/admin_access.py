@@ -4,7 +4,7 @@ Operators have one token. A server that clients change as a part of their work h
 that are an operator's are not done for it.
 
 A page that reaches this server under a name of its own (DNS rebinding) has an Origin that equals its Host: the token
-keeps it out. Values only; `AdminTokenFile` of `serving/process/process.py` reads the file with the token.
+keeps it out. Values only; `serving/process/admin_token_file.py` reads the file with the token.
 """
 
 import hmac

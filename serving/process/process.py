@@ -12,7 +12,6 @@ import socket
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
@@ -29,7 +28,6 @@ from remoting.server.limits import ServerLimits, ServerOptions
 from remoting.server.observer import ServerObserver
 from remoting.server.request_processor import Dispatcher
 from remoting.server.server import RemotingServer
-from remoting.transport.tls import TlsContexts, TlsError, TlsSettings
 from serving import __version__
 from serving.config import security_options
 from serving.config.console_options import READER_PROPERTY
@@ -37,16 +35,18 @@ from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.sources import IgnoredKey
 from serving.durable_file import others_may
-from serving.http.admin_access import CLIENT_PROPERTY, PROPERTY, AdminToken, HttpTokens
+from serving.http.admin_access import CLIENT_PROPERTY, HttpTokens
 from serving.logging import server_events as events
 from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
 from serving.metrics.health import Health, Serving
 from serving.metrics.server_counters import ServerCounters
 from serving.process import background_tasks
+from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask, logged_tasks
-from serving.process.broker_access import broker_client, key_in
+from serving.process.broker_access import broker_client
 from serving.process.recording import Measure, recording_of
+from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
 from serving.process.system_limits import raised_file_limit, room_for_connections, usable_memory_bytes, with_shares
@@ -60,13 +60,6 @@ if TYPE_CHECKING:
 _STREAM_SHARE: Final = 8
 #: Connections at one time of a server that is reached over HTTP alone: clients keep one each.
 HTTP_CONNECTIONS_MAX: Final = 1_000
-
-#: A token of fewer characters could be guessed.
-TOKEN_CHARS_MIN: Final = 16
-#: How often files of tokens and certificates are looked at; Java looks at certificates as often.
-_LOOK_S: Final = 0.5
-#: What log lines and metrics call the certificate that peers are shown.
-_CERTIFICATE: Final = "server"
 
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
@@ -161,98 +154,6 @@ async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]
         shared.stdout.close(_LOG_CLOSE_S)
     for error in start_failures:
         raise error
-
-
-class AdminTokenFile:
-    """A file with a token of the HTTP side: keeps the token in force, and the one before while the file holds none."""
-
-    def __init__(self, path: str, logs: Logs, key: str = PROPERTY) -> None:
-        """Take the path, blank for no token, and the option that names it."""
-        self._key = key
-        self.token = AdminToken()
-        self.path = path
-        self._logs = logs
-        #: What the file last held no token for.
-        self._error = ""
-
-    def load_first(self) -> None:
-        """Read the token at the start; raises StartFailed if the file holds none."""
-        if self.path:
-            self._take(token_in(self.path, self._key))
-            if others_may(stat.S_IROTH, Path(self.path)):
-                self._logs.write(events.FILE_EXPOSED, path=self.path, error=f"any user may read {self._key}")
-
-    async def watch(self) -> None:
-        """Read it again twice a second; a file that is gone or holds no token is logged once, and changes nothing."""
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                token = await asyncio.to_thread(token_in, self.path, self._key)
-            except StartFailed as error:
-                self._keep(str(error))
-            else:
-                if self._error or not self.token.is_same(token):
-                    self._take(token)
-
-    def _take(self, token: str) -> None:
-        self._error = ""
-        self.token.replace(token)
-        self._logs.write(events.HTTP_ADMIN_TOKEN_LOADED, path=self.path)
-
-    def _keep(self, error: str) -> None:
-        if error != self._error:
-            self._error = error
-            self._logs.write(events.HTTP_ADMIN_TOKEN_LOAD_FAILED, path=self.path, error=error)
-
-
-def token_in(path: str, key: str) -> str:
-    """Return the first line of a file, without blanks around it.
-
-    Raises StartFailed with the name of the option and the path, never with what the file holds.
-    """
-    token = key_in(path, key).splitlines()[0].strip()
-    # What a header can hold.
-    if len(token) < TOKEN_CHARS_MIN or not (token.isascii() and token.isprintable()) or " " in token:
-        raise StartFailed(
-            f"{key}: the first line of {path} must be a token: {TOKEN_CHARS_MIN} or more printable ASCII "
-            "characters without blanks"
-        )
-    return token
-
-
-class ServerCertificate:
-    """The certificate that peers are shown: loaded at the start, after its file changed, and at SIGHUP."""
-
-    def __init__(self, settings: TlsSettings, clock: Clock, logs: Logs, counters: ServerCounters) -> None:
-        self.contexts = TlsContexts(settings, clock)
-        self._logs = logs
-        self._counters = counters
-
-    def load_first(self) -> None:
-        """Load it at the start; raises StartFailed if nobody can be served without it."""
-        error = self.contexts.reload()
-        if error is not None and self.contexts.settings.server_mode == "enforcing":
-            raise StartFailed(f"tls.server.mode=enforcing needs a certificate: {error}")
-        self._log_reload(error)
-
-    def load(self) -> None:
-        self._log_reload(self.contexts.reload())
-
-    async def watch(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            if await asyncio.to_thread(self.contexts.changed):
-                self.load()
-
-    def _log_reload(self, error: TlsError | None) -> None:
-        if error is not None:
-            self._logs.write(
-                events.CERTIFICATE_LOAD_FAILED, certificate=_CERTIFICATE, path=error.path, error=str(error)
-            )
-        elif expiry_s := self.contexts.certificate_expiry_unix_s:
-            self._counters.certificate_expiry[_CERTIFICATE] = expiry_s
-            path, expires = self.contexts.settings.server_cert_path, datetime.fromtimestamp(expiry_s, UTC).isoformat()
-            self._logs.write(events.CERTIFICATE_LOADED, certificate=_CERTIFICATE, path=path, expires=expires)
 
 
 class _Process(ABC, Generic[Config]):

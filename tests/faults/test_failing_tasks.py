@@ -23,7 +23,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import encode
 from remoting.protocol.frame_reader import CommandReader
 from serving.logging.logs import Logs, json_line
-from serving.process import background_tasks, process, recording
+from serving.process import background_tasks, recording, server_certificate
 from serving.process.background_tasks import logged_tasks
 from serving.process.process import Runtime
 from serving.process.signals import Signals
@@ -124,7 +124,7 @@ def _hasty(monkeypatch):
     """What happens each some seconds happens much more often."""
     monkeypatch.setattr(background_tasks, "_HELD_LINES_S", 0.05)
     monkeypatch.setattr(background_tasks, "_FREE_MEMORY_LOOK_S", 0.05)
-    monkeypatch.setattr(process, "_LOOK_S", 0.05)
+    monkeypatch.setattr(server_certificate, "_LOOK_S", 0.05)
     monkeypatch.setattr(recording, "TICK_INTERVAL_MS", 50)
     monkeypatch.setattr(route_recorder, "_LOOK_S", 0.05)
     monkeypatch.setattr(analytics_results, "_LOOK_S", 0.05)

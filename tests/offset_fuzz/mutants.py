@@ -11,7 +11,7 @@ from unittest import mock
 from offset_fuzz.world import Violation, World
 from offsets import at_broker, proof
 from offsets.proof import LogProof
-from offsets.repair import repair_pass, repairer, rules
+from offsets.repair import repair_pass, rules, service
 from offsets.values import GroupKind, GroupMembers
 
 
@@ -104,14 +104,14 @@ def _any_run():
 
 def _no_check():
     """Nothing is asked right before a write leaves."""
-    make = repairer.RepairPass
+    make = service.RepairPass
 
     def mutated(at, epoch, known, changed_ms, allowed, clock):
         allowed = repair_pass.Allowed(allowed.writes, lambda: None, allowed.behind)
         return make(at, epoch, known, changed_ms, allowed, clock)
 
     return [
-        mock.patch.object(repairer, "RepairPass", mutated),
+        mock.patch.object(service, "RepairPass", mutated),
         mock.patch.object(repair_pass, "WRITTEN_WITHIN_MS", 1 << 60),
     ]
 

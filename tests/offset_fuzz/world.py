@@ -27,7 +27,7 @@ from offset_fuzz.brokers import CLUSTER, SET, Broker, Log
 from offset_fuzz.virtual_time import VirtualClock, VirtualLoop
 from offsets.config import OffsetManagerConfig
 from offsets.readings.readings import Readings
-from offsets.repair.repairer import Repairer
+from offsets.repair.service import Repairer
 from offsets.sets.followed import FollowedSet, MasterChange, MasterChangeKind, SetMaster
 from offsets.sets.following import Following
 from offsets.values import SetName

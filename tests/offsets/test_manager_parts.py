@@ -5,7 +5,7 @@ from fakes.lines import Lines
 from offsets.config import OffsetManagerConfig
 from offsets.manager import OffsetManager
 from offsets.readings.readings import Readings
-from offsets.repair.repairer import Repairer
+from offsets.repair.service import Repairer
 from offsets.sets.following import Following
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line

@@ -8,9 +8,9 @@ from repair_site import NAME, Group, Site
 
 from history.rows import Moment, RowMaker
 from offsets import at_broker
-from offsets.repair import repairer as repairer_module
-from offsets.repair.repairer import NotApplicable
+from offsets.repair import service as repairer_module
 from offsets.repair.runs import OffsetsLost, OffsetsRepaired, RepairApplied, RepairNotKept, RepairRows
+from offsets.repair.service import NotApplicable
 from offsets.sets.followed import MasterChange, MasterChangeKind
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.errors import AnswerNotFramed, InvokeTimeout, Refused

@@ -9,8 +9,8 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 
 from serving.logging.logs import Logs, json_line
-from serving.process import process
-from serving.process.process import AdminTokenFile
+from serving.process import admin_token_file
+from serving.process.admin_token_file import AdminTokenFile
 from serving.process.start import StartFailed
 
 FIRST, SECOND = "first-token-0123", "second-token-0123"
@@ -37,7 +37,7 @@ def lines():
 
 @pytest.fixture
 async def site(tmp_path, lines, monkeypatch):
-    monkeypatch.setattr(process, "_LOOK_S", 0.01)
+    monkeypatch.setattr(admin_token_file, "_LOOK_S", 0.01)
     logs = Logs(lines, json_line(), FakeClock(), {})
     site = TokenSite(tmp_path, logs)
     site.file.load_first()
