@@ -282,8 +282,8 @@ class Model:
             holder_address=holder.key.address,
             holder_state_version=holder.request.data_version.state_version,
         )
-        left = self.depart([known.key] if known else [], effects.DepartureReason.CONFLICT, now_ms)
-        return effects.RouteOutcome(reply=MasterAddresses(), events=(conflict, *left.events), effects=left.effects)
+        events, notices = self.depart([known.key] if known else [], effects.DepartureReason.CONFLICT, now_ms)
+        return effects.RouteOutcome(reply=MasterAddresses(), events=(conflict, *events), effects=self.asked(notices))
 
     def take_topics(self, its, request, *, changed):
         """Take what the master or the first slave of a set says of topics."""
@@ -319,7 +319,7 @@ class Model:
             its.cluster = clusters[0]
 
     def depart(self, keys, reason, now_ms):
-        """Take members away, those of each set together."""
+        """Take members away, those of each set together; return what happened, and notices for the others."""
         events, notices = [], []
         for name, leaving in groupby(keys, lambda key: key.broker_name):
             its, gone = self.sets[name], [self.find(key) for key in leaving]
@@ -353,8 +353,11 @@ class Model:
                         changes=changes if broker is gone[-1] else NOTHING,
                     )
                 )
-        asked = tuple(notices) if self.config.notify_min_broker_id_changed else ()
-        return effects.RouteOutcome(reply=None, events=tuple(events), effects=asked)
+        return events, notices
+
+    def asked(self, notices):
+        """Return those notices that the configuration wants."""
+        return tuple(notices) if self.config.notify_min_broker_id_changed else ()
 
     def notice(self, its, recipients, *, gone=None, ha=None):
         first = min(its.members)
@@ -377,28 +380,27 @@ class Model:
             data_version=request.data_version,
         )
 
-    def unregister(self, cluster, key, connection, now_ms):
+    def stale_unregistration(self, cluster, key, connection):
+        """Return what happens if a broker wants to leave that has registered over a younger connection since."""
         broker = self.find(key)
-        if broker and max(broker.connections) > connection:
-            stale = effects.StaleUnregistration(cluster=cluster, broker_name=key.broker_name, address=key.address)
-            return effects.RouteOutcome(reply=None, events=(stale,))
-        return self.depart([key] if broker else [], effects.DepartureReason.REQUEST, now_ms)
+        if broker is None or max(broker.connections) <= connection:
+            return []
+        return [effects.StaleUnregistration(cluster=cluster, broker_name=key.broker_name, address=key.address)]
 
-    def leaving_with(self, connection, now_ms):
-        """Take a connection away; return who leaves with it, and the connections to probe."""
-        leaving, probed = [], []
-        for broker in self.over(connection):
-            latest = [*broker.connections][-1]
-            rest = {number: ms for number, ms in broker.connections.items() if number != connection}
-            grace_ends_ms = max(rest.values(), default=now_ms) + broker.period_ms * 3 // 2
-            if latest != connection:
-                broker.connections = rest
-            elif not rest or grace_ends_ms < now_ms:
-                leaving.append(broker.key)
-            else:
-                broker.connections, broker.grace_ends_ms = rest, grace_ends_ms
-                probed += rest
-        return leaving, probed
+    def leaves_with(self, connection, broker, now_ms, probed):
+        """Return whether a broker leaves with a connection; else take it away and add those to probe."""
+        if connection not in broker.connections:
+            return False
+        latest = [*broker.connections][-1]
+        rest = {number: ms for number, ms in broker.connections.items() if number != connection}
+        grace_ends_ms = max(rest.values(), default=now_ms) + broker.period_ms * 3 // 2
+        if latest == connection:
+            if not rest or grace_ends_ms < now_ms:
+                return True
+            broker.grace_ends_ms = grace_ends_ms
+            probed += rest
+        broker.connections = rest
+        return False
 
     def heartbeat(self, cluster, key, kind, now_ms):
         broker = self.find(key)
