@@ -33,6 +33,8 @@ FIRST_REQUEST_S: Final = 5
 STALL_S: Final = 60.0
 #: Answers of all connections together that were not read, in bytes. What pages and programs read is far shorter.
 UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
+#: Bytes of answers in one turn of the event loop, if one is not longer: what is not read shows between turns alone.
+TURN_BYTES_MAX: Final = 1024 * 1024
 
 Handler = web.RequestHandler
 
@@ -60,6 +62,7 @@ class HttpConnections:
         self._chosen: list[tuple[HttpConnection, int]] = []
         #: Those with answers that wait to be read, with the timers that end them.
         self._unread: dict[HttpConnection, asyncio.TimerHandle] = {}
+        self._turn_bytes = 0
 
     def __call__(self) -> asyncio.Protocol:
         return HttpConnection(self._make(), self, next(self._numbers))
@@ -90,6 +93,20 @@ class HttpConnections:
         """Note that the client has read enough, or is gone."""
         if (timer := self._unread.pop(connection, None)) is not None:
             timer.cancel()
+
+    async def have_room(self) -> None:
+        """Wait until one more answer has a place in a turn of the event loop."""
+        while self._turn_bytes > TURN_BYTES_MAX:  # noqa: ASYNC110  # the next turn is waited for, and nothing else
+            await asyncio.sleep(0)
+
+    def answered(self, size: int) -> None:
+        """Note that an answer of so many bytes is about to be written."""
+        if not self._turn_bytes:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self._turn_bytes += size
+
+    def _end_turn(self) -> None:
+        self._turn_bytes = 0
 
     def _next_to_close(self) -> "HttpConnection":
         while True:
@@ -134,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, handler: Handler, connections: HttpConnections, number: int) -> None:
         self.handler = handler
-        self._connections = connections
+        self.connections = connections
         self.id = number
         self.peer = self.network = ""
         #: When it was opened, or a request of it began or ended.
@@ -166,7 +183,7 @@ class HttpConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close it at once: an orderly close would wait for a client that does not read."""
-        self._connections.closed(self)
+        self.connections.closed(self)
         if self.handler.transport is not None:
             self.handler.transport.abort()
 
@@ -180,10 +197,10 @@ class HttpConnection(asyncio.Protocol):
             self.peer, self.network = host_and_port(*peer[:2]), network_of(peer[0])
         self.touch()
         self.handler.connection_made(cast("asyncio.Transport", transport))
-        self._connections.opened(self)
+        self.connections.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.closed(self)
+        self.connections.closed(self)
         self.handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -206,11 +223,11 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.handler.pause_writing()
-        self._connections.is_unread(self)
+        self.connections.is_unread(self)
 
     def resume_writing(self) -> None:
         self.handler.resume_writing()
-        self._connections.is_read(self)
+        self.connections.is_read(self)
 
 
 #: The open connections of all ports at which the application is served.

@@ -188,7 +188,13 @@ def _answering(endpoint: Endpoint, tokens: HttpTokens, logs: Logs) -> _Handler:
         if isawaitable(value):
             with cancelled_with_client(request) if endpoint.waits else nullcontext():
                 value = await value
-        return web.Response(status=endpoint.status, body=_body(value), headers=headers)
+        connection = request.app[CONNECTIONS].get(request.protocol)
+        if connection is not None:
+            await connection.connections.have_room()
+        body = _body(value)
+        if connection is not None:
+            connection.connections.answered(len(body))
+        return web.Response(status=endpoint.status, body=body, headers=headers)
 
     return answer
 

@@ -1,8 +1,10 @@
 """A server under abuse, as an operator sees it: its metrics, its log and its memory."""
 
 import json
+import re
 import subprocess
 import urllib.request
+from pathlib import Path
 
 from peers.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
@@ -41,6 +43,10 @@ class Served:
         """Return the resident memory."""
         command = ["ps", "-o", "rss=", "-p", str(self.server.process.pid)]
         return int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    def most_kib(self):
+        """Return the most resident memory that it ever had."""
+        return int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.server.process.pid}/status").read_text())[1])
 
     def assert_unharmed(self):
         """Fail if the server met a fault of its own."""
