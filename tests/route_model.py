@@ -2,6 +2,13 @@
 
 One plain record for each living broker and each broker set; every answer is worked out anew. Nothing here knows of
 tables, changes, sums or caches. Played against the state in `namesrv/test_route_model.py`.
+
+The model leaves out, and tests in `namesrv/core/` have:
+
+- limits: of brokers and members, bytes of topics and how long a refused broker stays, the rule for crowds of sets;
+- the fitting of routes by bytes, away sets, route fetches, role addresses;
+- the text of a registration, which `namesrv/core/registration/` reads; here a difference is worked out from topics;
+- which member of a joint departure comes first, and at which of its steps each set leaves: both are the state's choice.
 """
 
 from dataclasses import dataclass, field

@@ -2,8 +2,8 @@
 
 After every step both must have answered, notified and noted the same, and whatever can be asked of the state must be
 what the model says. The histories are the same in every run; one that fails is told without the steps that do not
-matter. The many cases of one rule are here too, so the tests in `core/` have only what no history reaches: limits, what
-is shared, and what happens between the steps of a departure.
+matter. The many cases of one rule are here too, so the tests in `core/` have only what no history reaches: see
+`route_model.py`.
 """
 
 import json
@@ -188,6 +188,14 @@ class Lives:
             first, last = members[min(members)], max(members)
             claim = replace(first.request, broker_id=last, data_version=VERSIONS[0])
             self.take(reported(claim, self.open[-1]), rests=False)
+
+    def waver(self, which):
+        """Have a broker say something else in a text that is not known again, and then the same as before."""
+        if brokers := self.model.brokers():
+            before = brokers[which % len(brokers)].request
+            other = replace(before, data_version=DataVersion(counter=9))
+            for request, is_known in ((before, True), (other, False), (before, True)):
+                self.take(reported(request, self.at(0), is_known=is_known), rests=False)
 
     def take(self, request, *, rests):
         def follow(outcome):
@@ -583,6 +591,7 @@ def history(random):
         "register": (9, lambda: {"request": request(), "where": where(), "rests": rests()}),
         "register_again": (14, again),
         "claim_id": (2, lambda: {"which": where()}),
+        "waver": (1, lambda: {"which": random.randrange(9)}),
         "go_on": (6, lambda: {"which": where(), "steps_max": random.choice([1, 3, 99])}),
         "unregister": (2, lambda: {"key": key(), "where": where(), "cluster": cluster(), "rests": rests()}),
         "connect": (3, dict),

@@ -244,7 +244,9 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
         conflict = _conflict(tables, registration, holder)
         if conflict is not None:
             return conflict
-    if holder is None and len(registration.topics) + registration.ignored_topics == 1:
+    # A difference to a registration that holds no longer is not the only topic: all of it is needed.
+    is_whole = registration.base is None
+    if holder is None and is_whole and len(registration.topics) + registration.ignored_topics == 1:
         # Java's text, and it leaves an empty set behind. The next full registration repairs it.
         raise RegistrationRefused("register broker failed")
     if holder is None and len(others) >= MEMBERS_MAX:
