@@ -5,6 +5,8 @@ import contextlib
 import json
 from inspect import isawaitable
 
+from peers.processes import free_port
+
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import decode, encode
 
@@ -37,8 +39,9 @@ class AnsweringPeer:
         return sum(1 for each, _ in self.received if each == code)
 
     async def open(self):
+        # No port that the system gives to whoever connects: it is to be there again after `close`.
+        self.port = self.port or free_port()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def close(self):
