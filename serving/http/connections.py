@@ -94,16 +94,15 @@ class HttpConnections:
         if (timer := self._unread.pop(connection, None)) is not None:
             timer.cancel()
 
-    async def have_room(self) -> None:
-        """Wait until one more answer has a place in a turn of the event loop."""
+    async def in_turn(self, encode: Callable[[], bytes]) -> bytes:
+        """Return the body of an answer, encoded once it has a place in a turn of the event loop."""
         while self._turn_bytes > TURN_BYTES_MAX:  # noqa: ASYNC110  # the next turn is waited for, and nothing else
             await asyncio.sleep(0)
-
-    def answered(self, size: int) -> None:
-        """Note that an answer of so many bytes is about to be written."""
+        body = encode()
         if not self._turn_bytes:
             asyncio.get_running_loop().call_soon(self._end_turn)
-        self._turn_bytes += size
+        self._turn_bytes += len(body)
+        return body
 
     def _end_turn(self) -> None:
         self._turn_bytes = 0

@@ -189,11 +189,8 @@ def _answering(endpoint: Endpoint, tokens: HttpTokens, logs: Logs) -> _Handler:
             with cancelled_with_client(request) if endpoint.waits else nullcontext():
                 value = await value
         connection = request.app[CONNECTIONS].get(request.protocol)
-        if connection is not None:
-            await connection.connections.have_room()
-        body = _body(value)
-        if connection is not None:
-            connection.connections.answered(len(body))
+        encode = partial(_body, value)
+        body = encode() if connection is None else await connection.connections.in_turn(encode)
         return web.Response(status=endpoint.status, body=body, headers=headers)
 
     return answer
