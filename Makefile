@@ -89,7 +89,7 @@ bench: $(VENV)/.run
 bench-quick: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py --quick
 
-## bench-former: rows 1 to 3 beside another commit of this repository: make bench-former FORMER=REVISION; about ten minutes
+## bench-former: rows 1 to 5 beside another commit of this repository: make bench-former FORMER=REVISION; about 20 minutes
 bench-former: $(VENV)/.run
 	$(BIN)/python benchmarks/former.py $(FORMER)
 
