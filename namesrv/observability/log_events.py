@@ -24,6 +24,14 @@ SCAN_SKIPPED: Final = warning(
     "Find what paused the process: no processor time, swapping, a paused machine.",
 )
 
+ROUTE_WORKER_ENDED: Final = error(
+    "route_worker_ended",
+    ("pid", "exit_code", "connections"),
+    "A route worker ended, and with it the connections of `connections` clients, which connect again; another one is "
+    "started. `exit_code` is negative for a signal; 75: it saw this process stand still.",
+    "Nothing once; if it happens again, find out who ends it: lack of memory (-9), or a fault of the server.",
+)
+
 # Brokers
 
 BROKER_REGISTERED: Final = info(

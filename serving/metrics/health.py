@@ -1,6 +1,10 @@
 """Whether peers should be sent to this server: what the probes answer."""
 
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Serving(Enum):
@@ -15,4 +19,14 @@ class Health:
     """Holds the present state; the service moves it on."""
 
     def __init__(self) -> None:
-        self.serving = Serving.STARTING
+        self._serving = Serving.STARTING
+        #: Whether all is there that a ready server has.
+        self.is_whole: Callable[[], bool] = lambda: True
+
+    @property
+    def serving(self) -> Serving:
+        return Serving.STARTING if self._serving is Serving.READY and not self.is_whole() else self._serving
+
+    @serving.setter
+    def serving(self, serving: Serving) -> None:
+        self._serving = serving
