@@ -137,9 +137,8 @@ class Connection(asyncio.Protocol):
         if kind is not self._kind and self._state is not _LOST:
             self._context.statistics.connections[self._kind] -= 1
             self._context.statistics.connections[kind] += 1
-            # TLS stays where its keys are.
-            if kind is ConnectionKind.CLIENT and self._context.workers is not None and self.input.filter is None:
-                self._context.workers.offer(self)
+            if self._context.workers is not None:
+                self._context.workers.kind_changed(self, kind)
         self._kind = kind
 
     @property
@@ -154,10 +153,7 @@ class Connection(asyncio.Protocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, or abort it if the server refuses it; one that was at a worker goes on."""
-        if self.id:
-            self._come_back(cast("asyncio.Transport", transport))
-            return
+        """Take the connection, or abort it if the server refuses it."""
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         if address:
@@ -415,22 +411,27 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         return file
 
-    def _come_back(self, transport: asyncio.Transport) -> None:
-        """Read the socket here again, after what a worker had read of it."""
-        away = cast("WorkerTransport", self._transport)
+    def come_back(self, transport: asyncio.Transport, unwritten: Sequence[bytes], rest: bytes) -> None:
+        """Read the socket here again, by a transport that is paused, behind what a worker had read of it."""
         self._transport = transport
         self._set_write_buffer_limits()
         if self._state is _LOST:
             transport.abort()
             return
-        for frame in away.unwritten:
+        transport.set_protocol(self)
+        for frame in unwritten:
             transport.write(frame)
-        if self.is_closing:
+        if self.responses.pause:
+            # The worker gave it away once all was written.
+            self.resume_writing()
+        if self._state >= _CLOSING:
             transport.close()
-        elif not self._is_reading:
-            transport.pause_reading()
-        if away.rest:
-            self.data_received(away.rest)
+        elif self._is_reading:
+            transport.resume_reading()
+            if rest:
+                self.data_received(rest)
+        elif rest:
+            self.input.defer_bytes(rest)
 
     # Requests
 

@@ -56,9 +56,8 @@ class WorkerTransport(asyncio.Transport):
         self._worker = worker
         self._number = number
         self.unread_bytes = 0
-        #: Once the socket is back: what goes to it first, and what was read of it.
+        #: What goes to the socket first that the worker has given back.
         self.unwritten: list[bytes] = []
-        self.rest = b""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._number in self._worker.connections:
@@ -145,8 +144,7 @@ class Worker:
             case Kind.BACK:
                 assert file is not None, "a connection comes back with its socket"
                 del self.connections[connection.id]
-                transport.rest = payload
-                self._pool.tasks.start(_taken_back(connection, file), "take_connection_back")
+                self._pool.tasks.start(_taken_back(connection, transport, payload, file), "take_connection_back")
 
     def _request(self, connection: Any, frame: bytes) -> None:
         """Answer a request, with what the worker needs to answer it the next time if that can be known."""
@@ -162,9 +160,6 @@ class Worker:
             return
         pool.passed_on += 1
         connection.data_received(frame)
-        if connection.kind is ConnectionKind.BROKER:
-            # Its large requests would come here twice, and its socket is asked for what became of it.
-            self.channel.send(Kind.RETURN, connection.id)
 
     def _report(self, report: Report) -> None:
         pool = self._pool
@@ -211,7 +206,7 @@ class WorkerPool:
         self._loop = asyncio.get_running_loop()
         self._marks_file = marks_file()
         self.marks = Marks(self._marks_file)
-        self._workers: list[Worker] = []
+        self.workers: list[Worker] = []
         self._generation = 0
         self._is_closing = False
         self._ready = asyncio.Event()
@@ -223,11 +218,11 @@ class WorkerPool:
 
     @property
     def running(self) -> int:
-        return sum(worker.is_ready for worker in self._workers)
+        return sum(worker.is_ready for worker in self.workers)
 
     @property
     def connections(self) -> int:
-        return sum(len(worker.connections) for worker in self._workers)
+        return sum(len(worker.connections) for worker in self.workers)
 
     @property
     def are_ready(self) -> bool:
@@ -244,9 +239,15 @@ class WorkerPool:
             # They come later, or their ends are logged.
             return
 
-    def offer(self, connection: Any) -> None:
-        """Give a client's connection to a worker, as soon as nothing of it is under way."""
-        self.tasks.start(self._move(connection), "move_connection")
+    def kind_changed(self, connection: Any, kind: ConnectionKind) -> None:
+        """Give a client's connection to a worker as soon as nothing of it is under way; take a broker's back."""
+        if kind is ConnectionKind.CLIENT and connection.input.filter is None:
+            self.tasks.start(self._move(connection), "move_connection")
+        elif kind is ConnectionKind.BROKER:
+            # Its large requests would come here twice, and its socket is asked for what became of it.
+            for worker in self.workers:
+                if connection.id in worker.connections:
+                    worker.channel.send(Kind.RETURN, connection.id)
 
     def audience_of(self, connection: Any) -> int:
         return self._generation * AUDIENCES + int(connection.audience)
@@ -257,20 +258,20 @@ class WorkerPool:
 
     def drain(self) -> None:
         """Have every request passed on from now on."""
-        for worker in self._workers:
+        for worker in self.workers:
             worker.channel.send(Kind.DRAIN, 0)
 
     def check(self) -> None:
         """Show the workers that this process runs, and end those that do not."""
         self.marks.beat()
-        for worker in list(self._workers):
+        for worker in list(self.workers):
             if self.server.awake_ms - worker.reported_ms > _SILENT_MS_MAX:
                 worker.channel.close()
 
     async def close(self) -> None:
         """End the workers; the server has closed their connections."""
         self._is_closing = True
-        workers, self._workers = self._workers, []
+        workers, self.workers = self.workers, []
         for worker in workers:
             worker.channel.close()
         for worker in workers:
@@ -288,7 +289,7 @@ class WorkerPool:
         if self._is_closing:
             return
         self.ended += 1
-        self._workers.remove(worker)
+        self.workers.remove(worker)
         lived_ms = self.server.awake_ms - worker.started_ms
         self.tasks.start(self._report_end(worker, connections), "report_worker_end")
         self._loop.call_later(0 if lived_ms > _LONG_MS else _RESTART_S, self._start_one)
@@ -318,7 +319,7 @@ class WorkerPool:
                 pass_fds=files,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        self._workers.append(Worker(self, process, own))
+        self.workers.append(Worker(self, process, own))
 
     async def _move(self, connection: Any) -> None:
         await asyncio.sleep(_MOVE_S)
@@ -336,7 +337,7 @@ class WorkerPool:
         """Give a connection of which nothing is under way to the worker that has least; return False if it stays."""
         if not (self.running and connection.is_movable and connection.update_response_buffer() == 0):
             return False
-        least = min((each for each in self._workers if each.is_ready), key=lambda worker: len(worker.connections))
+        least = min((each for each in self.workers if each.is_ready), key=lambda worker: len(worker.connections))
         try:
             least.take(connection, self.audience_of(connection))
         except OSError:
@@ -345,10 +346,23 @@ class WorkerPool:
         return True
 
 
-async def _taken_back(connection: Any, file: int) -> None:
+class _Gate(asyncio.Protocol):
+    """Keeps what is read of a socket until its transport is paused."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+
+async def _taken_back(connection: Any, away: WorkerTransport, rest: bytes, file: int) -> None:
     """Read a connection's socket here again."""
-    end = socket.socket(fileno=file)
+    gate, end = _Gate(), socket.socket(fileno=file)
     try:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, end)
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: gate, end)
     except OSError:
         connection.connection_lost(None)
+        return
+    transport.pause_reading()
+    connection.come_back(transport, away.unwritten, rest + gate.data)
