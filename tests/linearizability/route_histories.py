@@ -1,7 +1,7 @@
 """Routes as clients see them while they change a thousand times a second and processes are killed; and what is wrong.
 
-A registration gives each topic of a broker a greater number of queues than before, so an answer tells which registration
-it shows. Of a topic one broker alone registers, one after another: a query must show at least what was acknowledged, or
+A registration gives each topic of a broker a greater number of queues than before, so an answer tells which one it
+shows. Each topic has one broker, which registers once at a time: a query must show at least what was acknowledged, or
 answered to another query, before it began, and at most what was sent before it ended. A NameServer that was killed
 knows nothing until a broker has registered again.
 """
