@@ -102,7 +102,7 @@ def costs(folder: Path, pairs: int) -> tuple[Cost, Cost]:
             held(one, registered),
         ):
             os.sched_setaffinity(0, {1})
-            for workers, server in ((0, none), (1, one)):
+            for server in (none, one):
                 pinned(server, 0)
                 warm(server, query)
             for _ in range(pairs):

@@ -73,6 +73,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             yield Measure(catalogue.ROUTE_WORKERS, workers.running)
             yield Measure(catalogue.ROUTE_WORKERS_ENDED, workers.ended)
             yield Measure(catalogue.ROUTE_WORKER_CONNECTIONS, workers.connections)
+            yield Measure(catalogue.ROUTE_WORKER_CPU, workers.cpu_s)
             yield Measure(catalogue.ROUTE_WORKER_MISSES, workers.passed_on)
 
     def _watchers(self) -> Iterator[Measure]:

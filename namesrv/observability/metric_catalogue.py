@@ -80,6 +80,7 @@ ROUTE_CHANGES: Final = _counted(
 ROUTE_WORKERS: Final = Gauge("route_workers", "Route workers that serve; `routeWorkers` says how many there should be.")
 ROUTE_WORKERS_ENDED: Final = Total("route_workers_ended", "Route workers that ended; each was started again.")
 ROUTE_WORKER_CONNECTIONS: Final = Gauge("route_worker_connections", "Connections of clients that route workers serve.")
+ROUTE_WORKER_CPU: Final = Total("route_worker_cpu_seconds", "Processor time of all route workers, in seconds.")
 ROUTE_WORKER_MISSES: Final = Total(
     "route_worker_misses", "Requests that no answer was known for at a route worker: the server answered them."
 )

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 _HEAD: Final = struct.Struct(">IBQ")
-_RECEIVE_BYTES: Final = 256 * 1024
+_SEND_BYTES: Final = 256 * 1024
 #: Sockets that come with one read at most.
 _SOCKETS_MAX: Final = 64
 _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_SOCKETS_MAX * array.array("i").itemsize)
@@ -94,6 +94,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 class Report(msgspec.Struct, frozen=True, array_like=True):
     """What a worker counted since the last report, and the state of its connections."""
 
+    cpu_s: float
     received_bytes: int
     sent_bytes: int
     answered: int
@@ -115,12 +116,17 @@ class Channel:
         end: socket.socket,
         received: Callable[[int, int, bytes, int | None], None],
         closed: Callable[[], None],
+        receive_bytes: int,
     ) -> None:
-        """Call `received` with kind, connection, payload and file descriptor of each message, `closed` at the end."""
+        """Call `received` with kind, connection, payload and file descriptor of each message, `closed` at the end.
+
+        Messages of so many bytes are received in one turn of the event loop.
+        """
         end.setblocking(False)
         self._socket = end
         self._received = received
         self._closed = closed
+        self._receive_bytes = receive_bytes
         self._loop = asyncio.get_running_loop()
         self._partial = b""
         self._sockets: deque[int] = deque()
@@ -172,7 +178,7 @@ class Channel:
         size = 0
         file = self._unsent[0][1]
         for text, its_file in self._unsent:
-            if parts and (its_file is not None or file is not None or size > _RECEIVE_BYTES):
+            if parts and (its_file is not None or file is not None or size > _SEND_BYTES):
                 break
             parts.append(text)
             size += len(text)
@@ -194,7 +200,7 @@ class Channel:
 
     def _read(self) -> None:
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_RECEIVE_BYTES, _ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._socket.recvmsg(self._receive_bytes, _ANCILLARY_BYTES)
         except BlockingIOError:
             return
         except OSError:

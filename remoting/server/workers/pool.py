@@ -34,7 +34,6 @@ _RESTART_S: Final = 1.0
 _LONG_MS: Final = 10_000
 #: How long a start waits for the workers.
 _READY_S: Final = 10.0
-_END_S: Final = 2.0
 
 
 class PooledServer(Protocol):
@@ -51,7 +50,7 @@ class PooledServer(Protocol):
 class WorkerTransport(asyncio.Transport):
     """The way to a peer whose socket a worker has; what a `Connection` uses of a transport."""
 
-    def __init__(self, worker: "Worker", number: int) -> None:
+    def __init__(self, worker: "WorkerProcess", number: int) -> None:
         super().__init__()
         self._worker = worker
         self._number = number
@@ -91,7 +90,7 @@ class WorkerTransport(asyncio.Transport):
             self._worker.channel.send(kind, self._number)
 
 
-class Worker:
+class WorkerProcess:
     """One worker, from its start to its end."""
 
     def __init__(self, pool: "WorkerPool", process: "subprocess.Popen[bytes]", end: socket.socket) -> None:
@@ -100,7 +99,7 @@ class Worker:
         self.connections: dict[int, tuple[Any, WorkerTransport]] = {}
         self.is_ready = False
         self.started_ms = self.reported_ms = pool.server.awake_ms
-        self.channel = Channel(end, self._received, self._closed)
+        self.channel = Channel(end, self._received, self._closed, pool.server.limits.turn_bytes)
 
     def take(self, connection: Any, audience: int) -> None:
         """Have it serve a connection from now on; raises OSError without room for another file."""
@@ -117,8 +116,8 @@ class Worker:
         elif kind == Kind.UNWRITTEN:
             if (connection := self._pool.server.connections.get(number)) is not None:
                 connection.write_response(payload)
-        else:
-            connection, transport = self.connections[number]
+        elif (known := self.connections.get(number)) is not None:
+            connection, transport = known
             try:
                 self._happened(kind, connection, transport, payload, file)
             except Exception as error:  # noqa: BLE001  # whatever it is, it ends this connection only
@@ -165,6 +164,7 @@ class Worker:
         pool = self._pool
         statistics, now_ms = pool.server.statistics, pool.server.awake_ms
         self.reported_ms = now_ms
+        pool.cpu_s += report.cpu_s
         statistics.received_bytes += report.received_bytes
         statistics.sent_bytes += report.sent_bytes
         statistics.prepared[pool.code] += report.answered
@@ -206,15 +206,16 @@ class WorkerPool:
         self._loop = asyncio.get_running_loop()
         self._marks_file = marks_file()
         self.marks = Marks(self._marks_file)
-        self.workers: list[Worker] = []
+        self.workers: list[WorkerProcess] = []
         self._generation = 0
         self._is_closing = False
         self._ready = asyncio.Event()
         #: Called with the process id and exit code of a worker that ended, and how many connections it had.
         self.report_end: Callable[[int, int, int], None] = lambda *_: None
-        #: Workers that ended, and requests that no worker knew, since the start.
+        #: Workers that ended, requests that no worker knew, and processor time of all workers, since the start.
         self.ended = 0
         self.passed_on = 0
+        self.cpu_s = 0.0
 
     @property
     def running(self) -> int:
@@ -275,17 +276,17 @@ class WorkerPool:
         for worker in workers:
             worker.channel.close()
         for worker in workers:
-            await asyncio.to_thread(worker.process.wait, _END_S)
+            await asyncio.to_thread(worker.process.wait)
 
     # Called by workers
 
-    def worker_ready(self, worker: Worker) -> None:
+    def worker_ready(self, worker: WorkerProcess) -> None:
         worker.is_ready = True
         worker.reported_ms = self.server.awake_ms
         if self.are_ready:
             self._ready.set()
 
-    def worker_ended(self, worker: Worker, connections: int) -> None:
+    def worker_ended(self, worker: WorkerProcess, connections: int) -> None:
         if self._is_closing:
             return
         self.ended += 1
@@ -294,7 +295,7 @@ class WorkerPool:
         self.tasks.start(self._report_end(worker, connections), "report_worker_end")
         self._loop.call_later(0 if lived_ms > _LONG_MS else _RESTART_S, self._start_one)
 
-    async def _report_end(self, worker: Worker, connections: int) -> None:
+    async def _report_end(self, worker: WorkerProcess, connections: int) -> None:
         code = await asyncio.to_thread(worker.process.wait)
         self.report_end(worker.process.pid, code, connections)
 
@@ -319,7 +320,7 @@ class WorkerPool:
                 pass_fds=files,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        self.workers.append(Worker(self, process, own))
+        self.workers.append(WorkerProcess(self, process, own))
 
     async def _move(self, connection: Any) -> None:
         await asyncio.sleep(_MOVE_S)
@@ -351,9 +352,14 @@ class _Gate(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.data = b""
+        self.is_ended = False
 
     def data_received(self, data: bytes) -> None:
         self.data += data
+
+    def eof_received(self) -> bool:
+        self.is_ended = True
+        return True
 
 
 async def _taken_back(connection: Any, away: WorkerTransport, rest: bytes, file: int) -> None:
@@ -364,5 +370,10 @@ async def _taken_back(connection: Any, away: WorkerTransport, rest: bytes, file:
     except OSError:
         connection.connection_lost(None)
         return
+    if transport.is_closing():
+        connection.connection_lost(None)
+        return
     transport.pause_reading()
     connection.come_back(transport, away.unwritten, rest + gate.data)
+    if gate.is_ended:
+        connection.eof_received()

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from time import process_time
 from typing import Final, cast
 
 import msgspec
@@ -22,6 +23,7 @@ from remoting.server.workers.channel import AUDIENCES, Answer, Channel, Kind, Re
 #: Bytes of keys and bodies that are kept: for the plain audience, and for each other one.
 _KEPT_BYTES_MAX: Final = 128 * 1024 * 1024
 _AUDIENCE_BYTES_MAX: Final = 8 * 1024 * 1024
+_RECEIVE_BYTES: Final = 256 * 1024
 _REPORT_S: Final = 1.0
 #: So many reports in a row without a beat of the server: it stands still, and what it knew may be long untrue.
 _SILENT_REPORTS_MAX: Final = 5
@@ -171,20 +173,20 @@ class Worker:
         self.connections: dict[int, FrontConnection] = {}
         #: Connections whose sockets are not read yet, with what came for them meanwhile.
         self._opening: dict[int, list[tuple[int, bytes]]] = {}
-        self.ended = asyncio.Event()
-        self.channel = Channel(end, self._received, self.ended.set)
+        self._cpu_s = process_time()
+        # Not one more answer leaves after the server has ended.
+        self.channel = Channel(end, self._received, lambda: os._exit(0), _RECEIVE_BYTES)
 
     async def run(self) -> None:
-        """Serve until the channel ends, or the server stands still."""
+        """Serve until the channel ends, which ends the process, or the server stands still."""
         self.channel.send(Kind.READY, 0)
         beats, silent = -1, 0
-        while not self.ended.is_set() and silent < _SILENT_REPORTS_MAX:
+        while silent < _SILENT_REPORTS_MAX:
             await asyncio.sleep(_REPORT_S)
             silent = silent + 1 if beats == self._marks.beats else 0
             beats = self._marks.beats
             self._report()
-        if silent:
-            sys.exit(_EXIT_SERVER_SILENT)
+        os._exit(_EXIT_SERVER_SILENT)
 
     def cache_of(self, audience: int) -> ResponseCache:
         cache = self._caches.get(audience)
@@ -266,7 +268,9 @@ class Worker:
                 active.append(connection.id)
             if size := connection.unread_bytes:
                 unread[connection.id] = size
+        cpu_s = process_time()
         report = Report(
+            cpu_s=cpu_s - self._cpu_s,
             received_bytes=statistics.received_bytes,
             sent_bytes=statistics.sent_bytes,
             answered=statistics.prepared[code],
@@ -278,6 +282,7 @@ class Worker:
             unread=unread,
         )
         self.channel.send(Kind.REPORT, 0, msgspec.msgpack.encode(report))
+        self._cpu_s = cpu_s
         statistics.received_bytes = statistics.sent_bytes = statistics.prepared[code] = 0
         latencies.buckets, latencies.total_ns = [0] * len(latencies.buckets), 0
         tally.buckets, tally.sum = [0] * len(tally.buckets), 0.0
