@@ -137,7 +137,7 @@ class NameServer:
         workers = self._server.workers
         if workers is not None:
             workers.report_end = event_log.route_worker_ended
-            self._process.health.is_whole = lambda: workers.are_ready
+            self._process.health.has_workers = lambda: workers.are_ready
         self._client = self._process.make_client()
         # Where clients get other addresses of brokers: the rules, and checks of where these addresses lead.
         self._role_addresses = RoleAddressKeeper(

@@ -70,11 +70,11 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
 
     def _route_workers(self) -> Iterator[Measure]:
         if (workers := self._sources.workers) is not None:
-            yield Measure(catalogue.ROUTE_WORKERS, workers.running)
+            yield Measure(catalogue.ROUTE_WORKERS, len(workers.workers))
             yield Measure(catalogue.ROUTE_WORKERS_ENDED, workers.ended)
             yield Measure(catalogue.ROUTE_WORKER_CONNECTIONS, workers.connections)
             yield Measure(catalogue.ROUTE_WORKER_CPU, workers.cpu_s)
-            yield Measure(catalogue.ROUTE_WORKER_MISSES, workers.passed_on)
+            yield Measure(catalogue.ROUTE_WORKER_REQUESTS, workers.asked)
 
     def _watchers(self) -> Iterator[Measure]:
         yield Measure(catalogue.WATCH_TOPICS, len(self._sources.watches.routes.log.keys))

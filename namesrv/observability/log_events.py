@@ -26,10 +26,11 @@ SCAN_SKIPPED: Final = warning(
 
 ROUTE_WORKER_ENDED: Final = error(
     "route_worker_ended",
-    ("pid", "exit_code", "connections"),
-    "A route worker ended, and with it the connections of `connections` clients, which connect again; another one is "
-    "started. `exit_code` is negative for a signal; 75: it saw this process stand still.",
-    "Nothing once; if it happens again, find out who ends it: lack of memory (-9), or a fault of the server.",
+    ("reason", "pid", "exit_code", "connections"),
+    "A route worker ended (`exited`), was ended as it no longer reported (`silent`), or could not be started "
+    "(`not_started`; `exit_code` is the error number). Its `connections` clients connect again; another is started.",
+    "Nothing once. If it happens again: `exited` with -9 is mostly lack of memory, with 75 this process stood still; "
+    "`silent` is lack of processor time; `not_started` is lack of memory, processes or files.",
 )
 
 # Brokers

@@ -81,8 +81,8 @@ ROUTE_WORKERS: Final = Gauge("route_workers", "Route workers that serve; `routeW
 ROUTE_WORKERS_ENDED: Final = Total("route_workers_ended", "Route workers that ended; each was started again.")
 ROUTE_WORKER_CONNECTIONS: Final = Gauge("route_worker_connections", "Connections of clients that route workers serve.")
 ROUTE_WORKER_CPU: Final = Total("route_worker_cpu_seconds", "Processor time of all route workers, in seconds.")
-ROUTE_WORKER_MISSES: Final = Total(
-    "route_worker_misses", "Requests that no answer was known for at a route worker: the server answered them."
+ROUTE_WORKER_REQUESTS: Final = Total(
+    "route_worker_requests", "Requests that a route worker had to ask this process about; it keeps most answers."
 )
 
 # Watchers

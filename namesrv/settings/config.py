@@ -39,7 +39,7 @@ from serving.config.server_config import (
 )
 from serving.config.server_kind import ServerKind
 
-#: More would share their clients' queries without being faster: the server itself sees each change.
+#: After each change every worker asks for the new route once: beyond eight that fills the server's core.
 ROUTE_WORKERS_MAX: Final = 8
 AUTO: Final = "auto"
 
@@ -310,7 +310,7 @@ def _conflicts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
     if config.route_worker_count and config.serialize_type != "JSON":
         yield "route_workers", "0 with this serializeTypeConfig: workers answer with JSON headers alone"
     if config.route_worker_count and not hasattr(os, "memfd_create"):
-        yield "route_workers", "0: this system has no memory that workers could share"
+        yield "route_workers", "0: workers need Linux (memfd_create)"
     others = {config.listen_port: "listenPort", config.http_port: "httpPort"}
     if config.enable_controller_in_namesrv:
         others |= {

@@ -137,8 +137,8 @@ class Connection(asyncio.Protocol):
         if kind is not self._kind and self._state is not _LOST:
             self._context.statistics.connections[self._kind] -= 1
             self._context.statistics.connections[kind] += 1
-            if self._context.workers is not None:
-                self._context.workers.kind_changed(self, kind)
+            if kind is ConnectionKind.CLIENT and self._context.workers is not None:
+                self._context.workers.became_client(self)
         self._kind = kind
 
     @property
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
     def probe(self) -> None:
         """Check within some seconds whether the peer's host still knows the connection; it is lost if not."""
         end = self._transport.get_extra_info("socket")
-        # A worker has it for a moment only: it gives brokers back.
+        # A worker has it: then the peer is no broker.
         if end is not None and self._state < _CLOSING and (self._probe is None or not self._probe.is_running):
             self._probe = TcpProbe(end)
 
@@ -384,13 +384,17 @@ class Connection(asyncio.Protocol):
     # At a worker and back
 
     @property
+    def may_move(self) -> bool:
+        """Whether its socket may be read by a worker at some time; without a cache the server answers everything."""
+        return self._state is _OPEN and self._kind is ConnectionKind.CLIENT and self.cache is not None
+
+    @property
     def is_movable(self) -> bool:
-        """Whether its socket may be read elsewhere: it is read here, and nothing that came waits."""
+        """Whether nothing is under way: it is read here, and nothing that came waits."""
         return (
-            self._state is _OPEN
+            self.may_move
             and self._is_reading
             and self.input.is_plain
-            and self._kind is ConnectionKind.CLIENT
             and self._queue is None
             and not self.responses.pause
         )
@@ -411,27 +415,23 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         return file
 
-    def come_back(self, transport: asyncio.Transport, unwritten: Sequence[bytes], rest: bytes) -> None:
+    def come_back(self, transport: asyncio.Transport, written: bytes, rest: bytes) -> None:
         """Read the socket here again, by a transport that is paused, behind what a worker had read of it."""
         self._transport = transport
-        self._set_write_buffer_limits()
-        if self._state is _LOST:
-            transport.abort()
-            return
         transport.set_protocol(self)
-        for frame in unwritten:
-            transport.write(frame)
+        self._set_write_buffer_limits()
+        if written:
+            transport.write(written)
         if self.responses.pause:
             # The worker gave it away once all was written.
             self.resume_writing()
         if self._state >= _CLOSING:
             transport.close()
         elif self._is_reading:
-            transport.resume_reading()
+            if not transport.is_reading():
+                transport.resume_reading()
             if rest:
                 self.data_received(rest)
-        elif rest:
-            self.input.defer_bytes(rest)
 
     # Requests
 

@@ -1,4 +1,4 @@
-"""Which answers are still true, in memory that the server writes and its workers read."""
+"""Which answers are still valid, in memory that the server writes and its workers read."""
 
 import mmap
 import os
@@ -23,8 +23,13 @@ class Marks:
         return next(self._free)
 
     def move(self, mark: int) -> None:
-        """Make every answer with this mark untrue that was given out before."""
+        """Make every answer with this mark invalid that was given out before."""
         self._memory[mark] += 1
+
+    def move_all(self) -> None:
+        """Make every answer invalid; takes some milliseconds."""
+        for mark in range(MARKS):
+            self._memory[mark] += 1
 
     def beat(self) -> None:
         self._memory[_BEATS] += 1

@@ -26,7 +26,7 @@ AUDIENCE_CACHE_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Memory of an entry beside its key.
 _ENTRY_BYTES: Final = 150
 #: Longer requests are not cached: a route query has about 150 bytes.
-REQUEST_BYTES_MAX: Final = 1024
+_REQUEST_BYTES_MAX: Final = 1024
 
 _PREFIX_BYTES: Final = PREFIX.size
 _unpack_prefix: Final = PREFIX.unpack_from
@@ -197,7 +197,7 @@ class ResponseCache:
         A request that differs in any other byte from the cached one is not found, be it broken or written otherwise.
         """
         self.missed_key = None
-        if not _BINARY_BYTES_MIN <= end - at <= REQUEST_BYTES_MAX:
+        if not _BINARY_BYTES_MIN <= end - at <= _REQUEST_BYTES_MAX:
             return None
         length, word = _unpack_prefix(data, at)
         if length != end - at - 4:

@@ -12,6 +12,7 @@ class Serving(Enum):
 
     STARTING = "starting"
     READY = "ready"
+    WAITING = "waiting for its route workers"
     DRAINING = "draining"
 
 
@@ -20,12 +21,12 @@ class Health:
 
     def __init__(self) -> None:
         self._serving = Serving.STARTING
-        #: Whether all is there that a ready server has.
-        self.is_whole: Callable[[], bool] = lambda: True
+        #: Whether all route workers serve, where there are to be some.
+        self.has_workers: Callable[[], bool] = lambda: True
 
     @property
     def serving(self) -> Serving:
-        return Serving.STARTING if self._serving is Serving.READY and not self.is_whole() else self._serving
+        return Serving.WAITING if self._serving is Serving.READY and not self.has_workers() else self._serving
 
     @serving.setter
     def serving(self, serving: Serving) -> None:

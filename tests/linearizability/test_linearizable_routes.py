@@ -2,11 +2,15 @@
 
 import asyncio
 import itertools
+import os
+import signal
+from pathlib import Path
 
 import pytest
-from linearizability.route_histories import NOTHING, History, Query, Write, recorded
+from linearizability.route_histories import NOTHING, History, Query, Write, recorded, workers_of
 from peers.figures import print_figures
 from peers.servers import OurNameServer
+from peers.waiting import wait_until
 
 KILLS = ("worker", "worker", "worker", "worker", "server")
 KILLS_LONG = 100
@@ -48,6 +52,15 @@ def run(folder, kills, capsys):
     print_figures(capsys, f"{len(history.queries)} queries, {dict(history.counts)}")
     assert history.violations() == []
     return history
+
+
+@pytest.mark.broad
+def test_a_worker_that_stands_still_answers_nothing_after_its_server_has_ended(tmp_path):
+    namesrv = OurNameServer(tmp_path, routeWorkers=1).start()
+    (worker,) = workers_of(namesrv.process.pid)
+    os.kill(worker, signal.SIGSTOP)
+    namesrv.process.kill()
+    wait_until(lambda: not Path(f"/proc/{worker}").exists(), seconds=10, what="the end of the worker")
 
 
 @pytest.mark.broad

@@ -13,55 +13,48 @@ from typing import Final
 import msgspec
 
 _HEAD: Final = struct.Struct(">IBQ")
+#: A message brings one file descriptor at most, and no two that do are received together.
+_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(array.array("i").itemsize)
 _SEND_BYTES: Final = 256 * 1024
-#: Sockets that come with one read at most.
-_SOCKETS_MAX: Final = 64
-_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_SOCKETS_MAX * array.array("i").itemsize)
-#: Whoever leaves so many bytes unread is given up.
-UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 
-
-#: More than there are audiences.
+#: Upper bound of audience numbers.
 AUDIENCES: Final = 1 << 16
 
 
 class Kind(IntEnum):
     # To a worker
 
-    #: Serve this connection from now on; with its audience and its socket.
+    #: Serve a connection: its audience, and its socket.
     TAKE = 1
-    #: Write these bytes to its peer.
-    WRITE = 2
-    #: An answer to one request, to be kept: an `Answer`.
-    ANSWER = 3
-    PAUSE_READING = 4
-    RESUME_READING = 5
-    #: Close it when all is written.
-    CLOSE = 6
-    ABORT = 7
-    #: Give the connection back when all is written.
-    RETURN = 8
-    #: Answer nothing from memory any more.
-    DRAIN = 9
+    #: What a `REQUEST` becomes: an `Answer`, which the worker keeps.
+    ANSWER = 2
+    #: Or bytes for the peer, perhaps none.
+    DONE = 3
+    #: Or the server has to read it itself: give the connection back.
+    RETURN = 4
+    #: Close a connection when all is written.
+    CLOSE = 5
+    ABORT = 6
 
     # To the server
 
     #: The worker serves.
     READY = 32
-    #: A request that the worker does not know.
+    #: A frame that the worker does not know. It reads no more of the connection until it knows what became of it.
     REQUEST = 33
-    #: The connection with its socket, and what was read of it last.
+    #: The socket of a connection, and the bytes that were read and not processed.
     BACK = 34
-    #: What was to be written to a connection that is back already.
-    UNWRITTEN = 35
     #: The peer reads too slowly, and again fast enough; with the bytes that it has not read.
-    PAUSED = 36
-    RESUMED = 37
-    #: The peer closed its side; the connection is gone.
-    ENDED = 38
-    LOST = 39
+    PAUSED = 35
+    RESUMED = 36
+    #: The connection is gone.
+    LOST = 37
     #: What happened since the last report: a `Report`.
-    REPORT = 40
+    REPORT = 38
+
+
+#: The messages that bring a socket.
+_WITH_SOCKET: Final = frozenset({Kind.TAKE, Kind.BACK})
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -78,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """A response that holds while its mark has this value."""
+    """A response that is valid while its mark has this value."""
 
     #: Whose answer it is; also that of the connection from now on. A number of the server's audiences, after the
     #: generation of these numbers.
@@ -87,8 +80,6 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     value: int
     ext_fields: dict[str, str] | None
     body: bytes
-    #: The frame of the request.
-    request: bytes
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
@@ -102,37 +93,34 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     latency_ns: int
     tally_buckets: list[int]
     tally_sum: float
-    #: Whoever sent or read something.
+    #: Connections whose peers sent or read something.
     active: list[int]
     #: Connection -> bytes that its peer has not read, if there are any.
     unread: dict[int, int]
 
 
+#: Kind, connection, payload, and the file descriptor that came with it; None also without room for it in this process.
+Received = Callable[[int, int, bytes, int | None], None]
+
+
 class Channel:
     """One end; its calls come from the event loop."""
 
-    def __init__(
-        self,
-        end: socket.socket,
-        received: Callable[[int, int, bytes, int | None], None],
-        closed: Callable[[], None],
-        receive_bytes: int,
-    ) -> None:
-        """Call `received` with kind, connection, payload and file descriptor of each message, `closed` at the end.
-
-        Messages of so many bytes are received in one turn of the event loop.
-        """
+    def __init__(self, end: socket.socket, received: Received, closed: Callable[[], None], receive_bytes: int) -> None:
+        """Call `received` with each message, at most so many bytes in one turn of the loop, and `closed` at the end."""
         end.setblocking(False)
         self._socket = end
         self._received = received
         self._closed = closed
         self._receive_bytes = receive_bytes
         self._loop = asyncio.get_running_loop()
-        self._partial = b""
-        self._sockets: deque[int] = deque()
+        #: What came of a message that is not complete.
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._wanted_bytes = _HEAD.size
+        self._file: int | None = None
         #: What waits to be sent, each part with the file descriptor that goes with it and is closed afterwards.
         self._unsent: deque[tuple[bytes, int | None]] = deque()
-        self._unsent_bytes = 0
         self._is_flushing = False
         self._is_waiting = False
         self.is_open = True
@@ -144,9 +132,7 @@ class Channel:
             if file is not None:
                 os.close(file)
             return
-        message = _HEAD.pack(len(payload), kind, connection) + payload
-        self._unsent.append((message, file))
-        self._unsent_bytes += len(message)
+        self._unsent.append((_HEAD.pack(len(payload), kind, connection) + payload, file))
         if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
@@ -164,33 +150,29 @@ class Channel:
             while self._unsent:
                 self._send_some()
         except BlockingIOError:
-            if self._unsent_bytes > UNREAD_BYTES_MAX:
-                self._end()
-                return
             self._is_waiting = True
             self._loop.add_writer(self._socket, self._writable)
         except OSError:
             self._end()
 
     def _send_some(self) -> None:
-        """Send the messages up to one with a socket together, or one with a socket."""
+        """Send the messages up to one with a file descriptor together, or one with it."""
         parts: list[bytes] = []
         size = 0
         file = self._unsent[0][1]
-        for text, its_file in self._unsent:
+        for message, its_file in self._unsent:
             if parts and (its_file is not None or file is not None or size > _SEND_BYTES):
                 break
-            parts.append(text)
-            size += len(text)
+            parts.append(message)
+            size += len(message)
         data = b"".join(parts) if len(parts) > 1 else parts[0]
         sent = socket.send_fds(self._socket, [data], [] if file is None else [file])
         for _ in parts:
             self._unsent.popleft()
         if file is not None:
             os.close(file)
-        self._unsent_bytes -= sent
         if sent < len(data):
-            # Its socket has left with the first bytes.
+            # The file descriptor has left with the first bytes.
             self._unsent.appendleft((data[sent:], None))
 
     def _writable(self) -> None:
@@ -206,28 +188,36 @@ class Channel:
         except OSError:
             data, ancillary = b"", []
         for level, kind, content in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                files = array.array("i")
-                files.frombytes(content[: len(content) - len(content) % files.itemsize])
-                self._sockets.extend(files)
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS) and content:
+                (self._file,) = array.array("i", content)
         if not data:
             self._end()
             return
-        self._deliver(self._partial + data if self._partial else data)
+        self._parts.append(data)
+        self._parts_bytes += len(data)
+        if self._parts_bytes >= self._wanted_bytes:
+            self._deliver(b"".join(self._parts))
 
     def _deliver(self, data: bytes) -> None:
         at = 0
-        while len(data) - at >= _HEAD.size:
+        wanted_bytes = _HEAD.size
+        while self.is_open and len(data) - at >= _HEAD.size:
             length, kind, connection = _HEAD.unpack_from(data, at)
-            end = at + _HEAD.size + length
-            if end > len(data):
+            wanted_bytes = _HEAD.size + length
+            if len(data) - at < wanted_bytes:
                 break
-            file = self._sockets.popleft() if kind in (Kind.TAKE, Kind.BACK) else None
-            self._received(kind, connection, data[at + _HEAD.size : end], file)
-            at = end
-            if not self.is_open:
-                return
-        self._partial = data[at:]
+            file = None
+            if kind in _WITH_SOCKET:
+                file, self._file = self._file, None
+            payload = data[at + _HEAD.size : at + wanted_bytes]
+            at += wanted_bytes
+            wanted_bytes = _HEAD.size
+            try:
+                self._received(kind, connection, payload, file)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is reported; the next message is another's
+                context = {"message": "a message between server and worker cannot be processed", "exception": error}
+                self._loop.call_exception_handler(context)
+        self._parts, self._parts_bytes, self._wanted_bytes = [data[at:]], len(data) - at, wanted_bytes
 
     def _end(self) -> None:
         if not self.is_open:
@@ -236,8 +226,8 @@ class Channel:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
-        for file in (*self._sockets, *(file for _, file in self._unsent if file is not None)):
-            os.close(file)
+        for file in (self._file, *(file for _, file in self._unsent)):
+            if file is not None:
+                os.close(file)
         self._unsent.clear()
-        self._sockets.clear()
         self._closed()

@@ -1,13 +1,15 @@
-"""The process of a worker: answers the requests that it knows on the connections it is given; passes on all others.
+"""The process of a worker: answers the requests that it knows on the connections it is given, and asks for the others.
 
-It decides nothing, so it opens no file, reads no option and logs nothing; it ends with its channel.
+It decides nothing, so it opens no file, reads no option and logs nothing; it ends with its server.
 """
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
 import sys
+from collections import deque
 from time import process_time
 from typing import Final, cast
 
@@ -20,6 +22,9 @@ from remoting.server.response_cache import ResponseCache, SharedResponse
 from remoting.server.statistics import Histogram, ServerStatistics
 from remoting.server.workers.channel import AUDIENCES, Answer, Channel, Kind, Report, Settings
 
+#: Requests that the server is asked at a time. After a change of a route all clients of it want the new one: the first
+#: answers are kept, and the others find them.
+_ASKED_MAX: Final = 64
 #: Bytes of keys and bodies that are kept: for the plain audience, and for each other one.
 _KEPT_BYTES_MAX: Final = 128 * 1024 * 1024
 _AUDIENCE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -27,13 +32,29 @@ _RECEIVE_BYTES: Final = 256 * 1024
 _REPORT_S: Final = 1.0
 #: So many reports in a row without a beat of the server: it stands still, and what it knew may be long untrue.
 _SILENT_REPORTS_MAX: Final = 5
-_EXIT_SERVER_SILENT: Final = 75
+EXIT_SERVER_SILENT: Final = 75
+#: Of prctl(2).
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class FrontConnection(asyncio.Protocol):
     """The socket of one peer; the server's `Connection` reaches it through the channel."""
 
-    __slots__ = ("_is_returning", "_rest", "_transport", "_worker", "audience", "cache", "id", "is_active")
+    __slots__ = (
+        "_asked",
+        "_is_ended",
+        "_is_full",
+        "_is_reading",
+        "_is_returning",
+        "_is_waiting",
+        "_rest",
+        "_transport",
+        "_worker",
+        "audience",
+        "cache",
+        "id",
+        "is_active",
+    )
 
     def __init__(self, worker: "Worker", number: int, audience: int) -> None:
         self._worker = worker
@@ -42,9 +63,15 @@ class FrontConnection(asyncio.Protocol):
         self.cache = worker.cache_of(audience)
         #: Whether the peer sent or read something since the last report.
         self.is_active = True
-        self._is_returning = False
-        #: What was read and goes back with the connection.
+        #: Bytes that were read and are not processed; nothing more is read until they are.
         self._rest = b""
+        #: The frame that the server is asked, or will be.
+        self._asked = b""
+        #: Whether an answer, or a turn, is waited for; whether the peer has to read first.
+        self._is_waiting = self._is_full = False
+        #: Whether the socket goes back to the server once all is written; whether the peer closed its side.
+        self._is_returning = self._is_ended = False
+        self._is_reading = True
         self._transport: asyncio.Transport
 
     # Called by the event loop
@@ -57,56 +84,97 @@ class FrontConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.is_active = True
-        if not self._take_request(data):
-            self._split(data)
+        response = self.cache.reply(data)
+        if response is None:
+            self._rest += data
+            self._go_on()
+            return
+        worker = self._worker
+        worker.statistics.received_bytes += len(data)
+        worker.batch.put(self, response)
+
+    def eof_received(self) -> bool:
+        self._is_ended = True
+        self._go_on()
+        return True
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        if not self._is_returning:
+            self._worker.send_number(Kind.PAUSED, self.id, self.unread_bytes)
+        self._follow()
+
+    def resume_writing(self) -> None:
+        self.is_active = True
+        self._is_full = False
+        if self._is_returning:
+            self._leave()
+            return
+        self._worker.send_number(Kind.RESUMED, self.id, self.unread_bytes)
+        self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._worker.closed(self)
+
+    # Requests
+
+    @property
+    def _is_blocked(self) -> bool:
+        return self._is_waiting or self._is_full or self._is_returning
+
+    def _go_on(self) -> None:
+        """Process what was read, one turn of it, and then do what the state requires."""
+        at, data = 0, self._rest
+        turn_bytes = self._worker.settings.turn_bytes
+        while at < len(data) and not self._is_blocked:
+            if at >= turn_bytes:
+                self._is_waiting = True
+                self._worker.call_soon(self._turn_came)
+                break
+            end = at + 4 + PREFIX.unpack_from(data, at)[0] if len(data) - at >= PREFIX.size else 0
+            if not at < end <= len(data) or not self._take_request(data[at:end]):
+                # No short request: the server reads it.
+                self._is_returning = True
+                break
+            at = end
+        self._rest = data[at:]
+        self._follow()
+
+    def _turn_came(self) -> None:
+        self._is_waiting = False
+        self._go_on()
 
     def _take_request(self, frame: bytes) -> bool:
-        """Answer a request that is known, or pass it on; return False for what is no short request."""
+        """Answer a request that is known, or ask for it; return False for what is no short request."""
         worker = self._worker
         if (response := self.cache.reply(frame)) is not None:
             worker.statistics.received_bytes += len(frame)
             worker.batch.put(self, response)
         elif self.cache.missed_key is not None:
-            worker.channel.send(Kind.REQUEST, self.id, frame)
+            self._is_waiting, self._asked = True, frame
+            worker.ask(self)
         else:
             return False
         return True
 
-    def _split(self, data: bytes) -> None:
-        """Take requests that came together one by one; what is none goes back with the connection, and all behind it.
-
-        So does what is more than a turn, as the server divides it into turns.
-        """
-        at = 0
-        while PREFIX.size <= len(data) - at and len(data) <= self._worker.settings.turn_bytes:
-            end = at + 4 + PREFIX.unpack_from(data, at)[0]
-            if not at < end <= len(data) or not self._take_request(data[at:end]):
-                break
-            at = end
-        if at < len(data):
-            self._rest = data[at:]
-            self.go_back()
-
-    def eof_received(self) -> bool:
-        self._worker.channel.send(Kind.ENDED, self.id)
-        return True
-
-    def pause_writing(self) -> None:
-        if not self._is_returning:
-            self._transport.pause_reading()
-            self._worker.send_number(Kind.PAUSED, self.id, self.unread_bytes)
-
-    def resume_writing(self) -> None:
-        self.is_active = True
+    def _follow(self) -> None:
+        """Start or stop reading, close, or give the socket back, as the state requires."""
+        if self._transport.is_closing():
+            return
+        wanted = not (self._is_blocked or self._rest or self._is_ended)
+        if wanted is not self._is_reading:
+            self._is_reading = wanted
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
         if self._is_returning:
-            self._leave()
-        else:
-            self._worker.send_number(Kind.RESUMED, self.id, self.unread_bytes)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        if self._worker.connections.pop(self.id, None) is not None:
-            self._worker.channel.send(Kind.LOST, self.id)
+            self._worker.batch.flush()
+            if self.unread_bytes:
+                # The loop tells when nothing is left.
+                self._transport.set_write_buffer_limits(0, 0)
+            else:
+                self._leave()
+        elif self._is_ended and not self._is_blocked and not self._rest:
+            self.close()
 
     # Called for the server
 
@@ -114,46 +182,66 @@ class FrontConnection(asyncio.Protocol):
     def unread_bytes(self) -> int:
         return self._transport.get_write_buffer_size()
 
-    def write_response(self, frame: bytes) -> None:
-        self._transport.write(frame)
+    @property
+    def asked(self) -> bytes:
+        return self._asked
+
+    def ask_again(self) -> bool:
+        """Return True if the server still has to be asked; else it is answered, by what others asked for."""
+        self._is_waiting = False
+        asked, self._asked = self._asked, b""
+        if (response := self.cache.reply(asked)) is None:
+            self._is_waiting, self._asked = True, asked
+            return True
+        self._worker.statistics.received_bytes += len(asked)
+        self._worker.batch.put(self, response)
+        self._go_on()
+        return False
 
     def take_answer(self, answer: Answer) -> None:
         """Keep a response, and answer the request for which it came."""
         if answer.audience != self.audience:
             self.audience, self.cache = answer.audience, self._worker.cache_of(answer.audience)
-        self._worker.statistics.received_bytes += len(answer.request)
-        self._worker.batch.put(self, self.cache.keep(answer.request, self._worker.response_of(answer)))
+        self._worker.statistics.received_bytes += len(self._asked)
+        self._worker.batch.put(self, self.cache.keep(self._asked, self._worker.response_of(answer)))
+        self._proceed()
 
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
+    def take_bytes(self, data: bytes) -> None:
+        """Write what the server answered to the request."""
+        if data:
+            self._worker.batch.flush()
+            self.write_response(data)
+        self._proceed()
 
-    def resume_reading(self) -> None:
-        if not self._is_returning:
-            self._transport.resume_reading()
+    def _proceed(self) -> None:
+        self._is_waiting, self._asked = False, b""
+        self._go_on()
+
+    def write_response(self, frame: bytes) -> None:
+        self._transport.write(frame)
 
     def close(self) -> None:
+        self._worker.batch.flush()
         self._transport.close()
 
     def abort(self, _: object = None) -> None:
         self._transport.abort()
 
     def go_back(self) -> None:
-        """Give the connection back to the server once all is written."""
-        if self._is_returning:
-            return
+        """Give the socket back, with the request that the server has to read."""
+        self._rest = self._asked + self._rest
+        self._is_waiting, self._asked = False, b""
         self._is_returning = True
-        self._transport.pause_reading()
-        self._worker.batch.flush()
-        if not self.unread_bytes:
-            self._leave()
-            return
-        # The loop tells when nothing is left.
-        self._transport.set_write_buffer_limits(0, 0)
+        self._follow()
 
     def _leave(self) -> None:
-        if self._worker.connections.pop(self.id, None) is None:
+        try:
+            file = os.dup(self._transport.get_extra_info("socket").fileno())
+        except OSError:
+            # No room for another file.
+            self.abort()
             return
-        file = os.dup(self._transport.get_extra_info("socket").fileno())
+        self._worker.connections.pop(self.id, None)
         self._transport.set_protocol(asyncio.Protocol())
         self._transport.abort()
         self._worker.channel.send(Kind.BACK, self.id, self._rest, file)
@@ -164,6 +252,7 @@ class Worker:
         self.settings = settings
         self._marks = marks
         self._loop = asyncio.get_running_loop()
+        self.call_soon = self._loop.call_soon
         self.statistics = ServerStatistics()
         self._latencies = self.statistics.latencies_of(settings.code)
         self._tally = Histogram(settings.tally_bounds)
@@ -171,29 +260,35 @@ class Worker:
         #: By audience; its numbers are never used again for others.
         self._caches: dict[int, ResponseCache] = {}
         self.connections: dict[int, FrontConnection] = {}
-        #: Connections whose sockets are not read yet, with what came for them meanwhile.
-        self._opening: dict[int, list[tuple[int, bytes]]] = {}
+        #: Connections whose sockets are not read yet, and whether they are to be closed.
+        self._opening: dict[int, bool] = {}
+        #: Those with a request at the server, and those that have to ask.
+        self._asking: set[int] = set()
+        self._to_ask: deque[FrontConnection] = deque()
+        self._is_asking_next = False
         self._cpu_s = process_time()
         # Not one more answer leaves after the server has ended.
         self.channel = Channel(end, self._received, lambda: os._exit(0), _RECEIVE_BYTES)
 
     async def run(self) -> None:
-        """Serve until the channel ends, which ends the process, or the server stands still."""
+        """Serve until the server ends, or stands still; then the process ends."""
         self.channel.send(Kind.READY, 0)
-        beats, silent = -1, 0
+        beats, silent = 0, 0
         while silent < _SILENT_REPORTS_MAX:
             await asyncio.sleep(_REPORT_S)
-            silent = silent + 1 if beats == self._marks.beats else 0
+            # Before the first one the server starts.
+            silent = silent + 1 if beats and beats == self._marks.beats else 0
             beats = self._marks.beats
             self._report()
-        os._exit(_EXIT_SERVER_SILENT)
+        os._exit(EXIT_SERVER_SILENT)
 
     def cache_of(self, audience: int) -> ResponseCache:
         cache = self._caches.get(audience)
         if cache is None:
-            # Those that had earlier numbers hold nothing that is true.
             generation, number = divmod(audience, AUDIENCES)
-            self._caches = {each: kept for each, kept in self._caches.items() if each // AUDIENCES == generation}
+            # Earlier generations hold nothing that is valid.
+            for other in [each for each in self._caches if each // AUDIENCES != generation]:
+                self._caches.pop(other).clear()
             bytes_max = _AUDIENCE_BYTES_MAX if number else _KEPT_BYTES_MAX
             cache = self._caches[audience] = ResponseCache(self.settings.code, self.statistics, bytes_max)
         return cache
@@ -204,58 +299,80 @@ class Worker:
     def send_number(self, kind: Kind, connection: int, number: int) -> None:
         self.channel.send(kind, connection, number.to_bytes(8))
 
+    # Requests that are not known
+
+    def ask(self, connection: FrontConnection) -> None:
+        """Ask the server for a request, when its turn comes."""
+        self._to_ask.append(connection)
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        if self._is_asking_next:
+            # A connection that goes on has the next question: the loop below comes to it.
+            return
+        self._is_asking_next = True
+        try:
+            while self._to_ask and len(self._asking) < _ASKED_MAX:
+                connection = self._to_ask.popleft()
+                if connection.id in self.connections and connection.ask_again():
+                    self._asking.add(connection.id)
+                    self.channel.send(Kind.REQUEST, connection.id, connection.asked)
+        finally:
+            self._is_asking_next = False
+
+    def _answered(self, number: int) -> None:
+        self._asking.discard(number)
+        self._ask_next()
+
+    # Connections
+
+    def opened(self, connection: FrontConnection) -> None:
+        self.connections[connection.id] = connection
+        if self._opening.pop(connection.id):
+            connection.abort()
+
+    def closed(self, connection: FrontConnection) -> None:
+        if self.connections.pop(connection.id, None) is not None:
+            self._answered(connection.id)
+            self.channel.send(Kind.LOST, connection.id)
+
     def _received(self, kind: int, number: int, payload: bytes, file: int | None) -> None:
         if kind == Kind.TAKE:
-            assert file is not None, "a connection comes with its socket"
             self._take(number, int.from_bytes(payload), file)
-            return
-        if kind == Kind.DRAIN:
-            for cache in self._caches.values():
-                cache.clear()
-            return
-        if (waiting := self._opening.get(number)) is not None:
-            waiting.append((kind, payload))
-            return
-        connection = self.connections.get(number)
-        if connection is not None:
+        elif number in self._opening:
+            # Nothing was asked yet, so it is to be closed.
+            self._opening[number] = True
+        elif (connection := self.connections.get(number)) is not None:
             self._perform(kind, connection, payload)
-        elif kind == Kind.WRITE:
-            self.channel.send(Kind.UNWRITTEN, number, payload)
 
     def _perform(self, kind: int, connection: FrontConnection, payload: bytes) -> None:
-        match kind:
-            case Kind.WRITE:
-                self.batch.flush()
-                connection.write_response(payload)
-            case Kind.ANSWER:
-                connection.take_answer(msgspec.msgpack.decode(payload, type=Answer))
-            case Kind.PAUSE_READING:
-                connection.pause_reading()
-            case Kind.RESUME_READING:
-                connection.resume_reading()
-            case Kind.CLOSE:
-                self.batch.flush()
-                connection.close()
-            case Kind.ABORT:
-                connection.abort()
-            case Kind.RETURN:
-                connection.go_back()
+        if kind == Kind.CLOSE:
+            connection.close()
+            return
+        if kind == Kind.ABORT:
+            connection.abort()
+            return
+        if kind == Kind.ANSWER:
+            connection.take_answer(msgspec.msgpack.decode(payload, type=Answer))
+        elif kind == Kind.DONE:
+            connection.take_bytes(payload)
+        elif kind == Kind.RETURN:
+            connection.go_back()
+        self._answered(connection.id)
 
-    def _take(self, number: int, audience: int, file: int) -> None:
+    def _take(self, number: int, audience: int, file: int | None) -> None:
+        if file is None:
+            self.channel.send(Kind.LOST, number)
+            return
         connection = FrontConnection(self, number, audience)
-        self._opening[number] = []
+        self._opening[number] = False
         end = socket.socket(fileno=file)
         opened = self._loop.create_task(self._loop.connect_accepted_socket(lambda: connection, end))
         opened.add_done_callback(lambda task: self._not_opened(number) if task.exception() else None)
 
-    def opened(self, connection: FrontConnection) -> None:
-        self.connections[connection.id] = connection
-        for kind, payload in self._opening.pop(connection.id):
-            self._received(kind, connection.id, payload, None)
-
     def _not_opened(self, number: int) -> None:
-        del self._opening[number]
-        self.channel.send(Kind.LOST, number)
+        if self._opening.pop(number, None) is not None:
+            self.channel.send(Kind.LOST, number)
 
     def _report(self) -> None:
         statistics, latencies, tally = self.statistics, self._latencies, self._tally
@@ -289,14 +406,21 @@ class Worker:
 
 
 def main() -> None:
-    """Run a worker: `python -m remoting.server.workers.worker CHANNEL MARKS SETTINGS`; the first two are open files."""
+    """Run a worker: `python -m remoting.server.workers.worker CHANNEL MARKS SERVER SETTINGS`.
+
+    The first two are open files, the third is the process id of the server.
+    """
     import uvloop  # noqa: PLC0415
 
     # Those who stop the server, or close its terminal, signal its workers too; they end after it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    end, marks = (int(each) for each in sys.argv[1:3])
-    settings = msgspec.json.decode(sys.argv[3], type=Settings)
+    # Also if this process is stopped when the server ends, and goes on when another one serves.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end, marks, server = (int(each) for each in sys.argv[1:4])
+    if os.getppid() != server:
+        return
+    settings = msgspec.json.decode(sys.argv[4], type=Settings)
 
     async def work() -> None:
         await Worker(settings, Marks(marks), socket.socket(fileno=end)).run()

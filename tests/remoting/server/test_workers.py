@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import resource
 import signal
+from pathlib import Path
 
 import pytest
 from listening import (
@@ -21,6 +23,7 @@ from remoting.protocol.codes import ResponseCode
 from remoting.server.observer import CloseReason, ConnectionKind
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import Histogram
+from remoting.server.workers import pool
 
 THERE = "127.0.0.2"
 
@@ -84,10 +87,9 @@ async def bodies(peer, count=1, data=E1):
 @pytest.mark.parametrize("request_bytes", [E1, E4], ids=["JSON", "binary"])
 async def test_a_worker_answers_what_it_knows_by_itself(site, routes, request_bytes):
     peer = await moved(site, await site.connect(), request_bytes)
-    passed_on = site.server.workers.passed_on
     assert await bodies(peer, 20, request_bytes) == [b"version 0 for 0"] * 20
     assert routes.asked == 1
-    assert site.server.workers.passed_on == passed_on
+    assert site.server.workers.asked == 1
 
 
 async def test_what_changed_is_seen_by_the_next_query_at_each_worker(site, routes):
@@ -100,7 +102,7 @@ async def test_what_changed_is_seen_by_the_next_query_at_each_worker(site, route
 async def test_connections_are_shared_evenly(site):
     for _ in range(6):
         await moved(site, await site.connect())
-    assert [len(worker.connections) for worker in site.server.workers.workers] == [3, 3]
+    assert [*map(len, site.server.workers.workers)] == [3, 3]
 
 
 async def test_requests_in_one_packet_are_answered_in_order(site):
@@ -132,6 +134,26 @@ async def test_a_request_in_pieces_is_answered(site):
     await until(lambda: site.server.workers.connections == 0)
     await peer.send(E1[20:])
     assert (await peer.answer()).body == b"version 0 for 0"
+
+
+async def test_a_request_that_is_asked_for_is_answered_before_its_connection_goes_back(site, routes):
+    peer = await moved(site, await site.connect())
+    routes.change()
+    await peer.send(E1 + E1[:20])
+    assert (await peer.answer()).body == b"version 1 for 0"
+    await peer.send(E1[20:])
+    assert (await peer.answer()).body == b"version 1 for 0"
+
+
+async def test_a_client_that_came_back_goes_to_a_worker_again(site, monkeypatch):
+    monkeypatch.setattr(pool, "_BACK_S", 0.1)
+    peer = await moved(site, await site.connect())
+    await peer.send(E1[:20])
+    await until(lambda: site.server.workers.connections == 0)
+    await peer.send(E1[20:])
+    await peer.answer()
+    await until(lambda: site.server.workers.connections == 1)
+    assert await bodies(peer, 3) == [b"version 0 for 0"] * 3
 
 
 async def test_bytes_that_are_no_frame_end_the_connection(site):
@@ -188,8 +210,7 @@ async def test_a_server_that_drains_sends_clients_at_workers_away(site):
     peer = await moved(site, await site.connect())
     await bodies(peer, 2)
     site.server.drain()
-    assert (await peer.request(E1)).code == ResponseCode.SUCCESS, "of a client before 5.3.1"
-    assert (await peer.request(a_request(opaque=6, version=513))).code == ResponseCode.GO_AWAY
+    assert (await peer.request(E1)).code == ResponseCode.GO_AWAY
     assert site.server.workers.connections == 1
 
 
@@ -200,19 +221,19 @@ async def test_a_killed_worker_costs_its_clients_a_reconnect(site):
     victim, other = site.server.workers.workers
     pid = victim.process.pid
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: ends == [(pid, -9, 2)])
+    await until(lambda: ends == [("exited", pid, -9, 2)])
     assert not site.server.workers.are_ready
     kept = [peer for peer in peers if not peer.reader.at_eof()]
     assert [await bodies(peer) for peer in kept] == [[b"version 0 for 0"]] * 2
     await moved(site, await site.connect())
     await until(lambda: site.server.workers.are_ready, seconds=20)
     assert site.server.workers.ended == 1
-    assert len(other.connections) == 3
+    assert len(other) == 3
 
 
 async def test_a_worker_that_stands_still_is_ended(site):
     peer = await moved(site, await site.connect())
-    pid = next(worker.process.pid for worker in site.server.workers.workers if worker.connections)
+    pid = next(worker.process.pid for worker in site.server.workers.workers if len(worker))
     os.kill(pid, signal.SIGSTOP)
     async with asyncio.timeout(15):
         assert await peer.until_closed() == b""
@@ -271,3 +292,48 @@ async def test_beyond_the_limit_the_longest_idle_client_at_a_worker_is_evicted()
         assert await first.until_closed() == b""
         await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 1)
         assert await bodies(second) == await bodies(third) == [b"version 0 for 0"]
+
+
+async def test_new_clients_take_no_more_places_though_a_worker_stands_still():
+    routes = Routes()
+    async with serving(routes.dispatch, workers=1, tally=routes.tally, connections_max=5) as site:
+        for _ in range(5):
+            await moved(site, await site.connect())
+        (worker,) = site.server.workers.workers
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        for _ in range(20):
+            await bodies(await site.connect())
+            assert len(site.server.connections) <= 5
+
+
+async def test_clients_that_ask_for_much_that_no_worker_knows_hold_up_nobody_else():
+    routes = Routes(body_bytes=100_000)
+    unknown = b"".join(a_request(opaque=number, ext_fields={"topic": f"t{number}"}) for number in range(1, 200))
+    async with serving(routes.dispatch, workers=1, tally=routes.tally) as site:
+        (worker,) = site.server.workers.workers
+        other = await moved(site, await site.connect())
+        greedy = [await moved(site, await site.connect()) for _ in range(20)]
+        for peer in greedy:
+            peer.writer.write(unknown)
+        async with asyncio.timeout(2):
+            assert await bodies(other, 20) == [b"version 0 for 0"] * 20
+        assert [len(await peer.answers(199)) for peer in greedy] == [199] * 20
+        assert site.server.workers.workers == [worker]
+
+
+async def test_a_worker_without_room_for_another_file_costs_one_client_a_reconnect():
+    routes = Routes()
+    async with serving(routes.dispatch, workers=1, tally=routes.tally) as site:
+        first = await moved(site, await site.connect())
+        (worker,) = site.server.workers.workers
+        await bodies(first)
+        files = len([*Path(f"/proc/{worker.process.pid}/fd").iterdir()])
+        _, hard = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (files, hard))
+        second = await site.connect()
+        await bodies(second)
+        assert await second.until_closed() == b""
+        assert await bodies(first) == [b"version 0 for 0"]
+        await until(lambda: len(site.server.connections) == 1)
+        resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        await moved(site, await site.connect())
