@@ -19,7 +19,7 @@ from remoting.protocol.frame import PREFIX
 from remoting.server.buffers import WriteBatch
 from remoting.server.marks import Marks
 from remoting.server.response_cache import ResponseCache, SharedResponse
-from remoting.server.statistics import Histogram, ServerStatistics
+from remoting.server.statistics import Histogram, ServerStatistics, timer_ns
 from remoting.server.workers.channel import AUDIENCES, Answer, Channel, Kind, Report, Settings
 
 #: Requests that the server is asked at a time. After a change of a route all clients of it want the new one: the first
@@ -125,38 +125,39 @@ class FrontConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Process what was read, one turn of it, and then do what the state requires."""
-        at, data = 0, self._rest
-        turn_bytes = self._worker.settings.turn_bytes
+        at, data, began_ns = 0, self._rest, timer_ns()
+        settings = self._worker.settings
+        responses: list[bytes] = []
+        size = 0
+        asked = b""
         while at < len(data) and not self._is_blocked:
-            if at >= turn_bytes:
+            if at >= settings.turn_bytes or size > settings.response_buffer_high_bytes:
                 self._is_waiting = True
                 self._worker.call_soon(self._turn_came)
                 break
             end = at + 4 + PREFIX.unpack_from(data, at)[0] if len(data) - at >= PREFIX.size else 0
-            if not at < end <= len(data) or not self._take_request(data[at:end]):
+            frame = data[at:end]
+            if at < end <= len(data) and (response := self.cache.reply(frame)) is not None:
+                responses.append(response)
+                size += len(response)
+            elif at < end <= len(data) and self.cache.missed_key is not None:
+                asked = self._asked = frame
+                self._is_waiting = True
+            else:
                 # No short request: the server reads it.
                 self._is_returning = True
                 break
             at = end
         self._rest = data[at:]
+        if responses:
+            self._worker.write_together(self, responses, at - len(asked), began_ns)
+        if asked:
+            self._worker.ask(self)
         self._follow()
 
     def _turn_came(self) -> None:
         self._is_waiting = False
         self._go_on()
-
-    def _take_request(self, frame: bytes) -> bool:
-        """Answer a request that is known, or ask for it; return False for what is no short request."""
-        worker = self._worker
-        if (response := self.cache.reply(frame)) is not None:
-            worker.statistics.received_bytes += len(frame)
-            worker.batch.put(self, response)
-        elif self.cache.missed_key is not None:
-            self._is_waiting, self._asked = True, frame
-            worker.ask(self)
-        else:
-            return False
-        return True
 
     def _follow(self) -> None:
         """Start or stop reading, close, or give the socket back, as the state requires."""
@@ -298,6 +299,17 @@ class Worker:
 
     def send_number(self, kind: Kind, connection: int, number: int) -> None:
         self.channel.send(kind, connection, number.to_bytes(8))
+
+    def write_together(
+        self, connection: FrontConnection, responses: list[bytes], request_bytes: int, began_ns: int
+    ) -> None:
+        """Write the responses to requests of so many bytes that came together."""
+        self.batch.flush()
+        data = b"".join(responses)
+        self.statistics.received_bytes += request_bytes
+        self.statistics.sent_bytes += len(data)
+        connection.write_response(data)
+        self._latencies.add(timer_ns() - began_ns, len(responses))
 
     # Requests that are not known
 
