@@ -7,7 +7,7 @@ RUN_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all test-java test-spark test-browser check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants size clean
+.PHONY: run test test-all test-java test-spark test-browser check collect unit coverage integration bench-start bench bench-quick bench-former bench-route-workers bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-readings bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants size clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -92,6 +92,10 @@ bench-quick: $(VENV)/.run
 ## bench-former: rows 1 to 5 beside another commit of this repository: make bench-former FORMER=REVISION; about 20 minutes
 bench-former: $(VENV)/.run
 	$(BIN)/python benchmarks/former.py $(FORMER)
+
+## bench-route-workers: what route workers bring and cost, into benchmarks/ROUTE_WORKERS.md; about 15 minutes
+bench-route-workers: $(VENV)/.run
+	$(BIN)/python benchmarks/route_workers.py
 
 ## bench-route-watch: a thousand watchers of routes, into benchmarks/ROUTE_WATCH.md; about two minutes
 bench-route-watch: $(VENV)/.run

@@ -129,9 +129,15 @@ class NameServer:
                 body_limits=BODY_LIMITS,
                 audience_of=state.role_addresses.audience_of if config.role_address_file else None,
                 is_protected=state.tables.live.has_registered_over,
+                workers=config.route_worker_count,
+                tally=state.route_cache.counts.found,
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
         )
+        workers = self._server.workers
+        if workers is not None:
+            workers.report_end = event_log.route_worker_ended
+            self._process.health.has_workers = lambda: workers.are_ready
         self._client = self._process.make_client()
         # Where clients get other addresses of brokers: the rules, and checks of where these addresses lead.
         self._role_addresses = RoleAddressKeeper(
@@ -193,6 +199,7 @@ class NameServer:
             task_failures=self._tasks.failures,
             clock=self._clock,
             watches=self._watches,
+            workers=self._server.workers,
         )
         health, metrics = self._process.health, NameServerMetrics(measured).text
         views = views_of(self._state, self._settings, health, self._clock, self._watches, self._server.address, metrics)

@@ -17,6 +17,7 @@ from namesrv.observability import metric_catalogue as catalogue
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
+from remoting.server.workers.pool import WorkerPool
 from serving.metrics.families import MetricFamily
 from serving.metrics.label_values import release_of
 from serving.telemetry.events import Measure
@@ -31,6 +32,8 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     settings: DurableSettings
     clock: Clock
     watches: Watches
+    #: None without any.
+    workers: WorkerPool | None
 
 
 class NameServerMetrics(ServerMetrics[NameServerConfig]):
@@ -39,7 +42,14 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         self._sources = sources
 
     def measures(self) -> Iterator[Measure | None]:
-        return chain(self._routes(), self._watchers(), self._clusters(), self._brokers(), self._role_addresses())
+        return chain(
+            self._routes(),
+            self._route_workers(),
+            self._watchers(),
+            self._clusters(),
+            self._brokers(),
+            self._role_addresses(),
+        )
 
     def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         found = self._sources.state.route_cache.counts.found
@@ -57,6 +67,14 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             yield Measure(catalogue.ROUTE_CACHE, count, (result,))
         yield Measure(catalogue.WATCHED_ROUTES, len(self._sources.state.route_fetches))
         yield Measure(catalogue.KV_ENTRIES, sum(map(len, self._sources.settings.kv.table.values())))
+
+    def _route_workers(self) -> Iterator[Measure]:
+        if (workers := self._sources.workers) is not None:
+            yield Measure(catalogue.ROUTE_WORKERS, len(workers.workers))
+            yield Measure(catalogue.ROUTE_WORKERS_ENDED, workers.ended)
+            yield Measure(catalogue.ROUTE_WORKER_CONNECTIONS, workers.connections)
+            yield Measure(catalogue.ROUTE_WORKER_CPU, workers.cpu_s)
+            yield Measure(catalogue.ROUTE_WORKER_REQUESTS, workers.asked)
 
     def _watchers(self) -> Iterator[Measure]:
         yield Measure(catalogue.WATCH_TOPICS, len(self._sources.watches.routes.log.keys))

@@ -99,6 +99,10 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         names = losses.names[:SAMPLE_TOPICS_MAX]
         self.write(lines.TOPICS_NOT_COPIED, broker=broker_name, topics=len(losses.topics), sample_topics=names)
 
+    def route_worker_ended(self, reason: str, pid: int, exit_code: int, connections: int) -> None:
+        keys = {"reason": reason, "pid": pid, "exit_code": exit_code, "connections": connections}
+        self.write(lines.ROUTE_WORKER_ENDED, **keys)
+
     # What operators changed
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:

@@ -24,6 +24,15 @@ SCAN_SKIPPED: Final = warning(
     "Find what paused the process: no processor time, swapping, a paused machine.",
 )
 
+ROUTE_WORKER_ENDED: Final = error(
+    "route_worker_ended",
+    ("reason", "pid", "exit_code", "connections"),
+    "A route worker ended (`exited`), was ended as it no longer reported (`silent`), or could not be started "
+    "(`not_started`; `exit_code` is the error number). Its `connections` clients connect again; another is started.",
+    "Nothing once. If it happens again: `exited` with -9 is mostly lack of memory, with 75 this process stood still; "
+    "`silent` is lack of processor time; `not_started` is lack of memory, processes or files.",
+)
+
 # Brokers
 
 BROKER_REGISTERED: Final = info(

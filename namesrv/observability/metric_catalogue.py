@@ -75,6 +75,16 @@ ROUTE_CHANGES: Final = _counted(
     "route_changes", "Changes of the routes that clients can see.", "kind", ROUTE_CHANGE_KINDS
 )
 
+# Route workers
+
+ROUTE_WORKERS: Final = Gauge("route_workers", "Route workers that serve; `routeWorkers` says how many there should be.")
+ROUTE_WORKERS_ENDED: Final = Total("route_workers_ended", "Route workers that ended; each was started again.")
+ROUTE_WORKER_CONNECTIONS: Final = Gauge("route_worker_connections", "Connections of clients that route workers serve.")
+ROUTE_WORKER_CPU: Final = Total("route_worker_cpu_seconds", "Processor time of all route workers, in seconds.")
+ROUTE_WORKER_REQUESTS: Final = Total(
+    "route_worker_requests", "Requests that a route worker had to ask this process about; it keeps most answers."
+)
+
 # Watchers
 
 WATCHERS: Final = Gauge("watchers", "Open streams of `/v1/routes/watch` and `/v1/cluster/watch`.", ("watch",))

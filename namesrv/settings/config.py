@@ -4,6 +4,7 @@ Answers to Java's `NamesrvConfig`, whose property names and defaults are kept (d
 docs/protocol/remoting.md 11.3). What any server has stands in `serving/config/server_config.py`.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,10 @@ from serving.config.server_config import (
     ServerConfig,
 )
 from serving.config.server_kind import ServerKind
+
+#: After each change every worker asks for the new route once: beyond eight that fills the server's core.
+ROUTE_WORKERS_MAX: Final = 8
+AUTO: Final = "auto"
 
 _FLAG: Final = Flag()
 _AT_LEAST_0: Final = Whole(0, INT_MAX)
@@ -247,6 +252,13 @@ class NameServerConfig(ServerConfig):
         "Second HTTP port at httpBindAddress, for /rocketmq/nsaddr only; 0: off; needs httpPort.",
         LISTENS,
     )
+    route_workers: str = option(
+        "0",
+        "routeWorkers",
+        OneOf((*map(str, range(ROUTE_WORKERS_MAX + 1)), AUTO)),
+        "Processes that answer route queries beside this one; auto: one for each core but one; 0: none. Linux only.",
+        Fixed("it decides how much of the machine the server takes"),
+    )
     route_watchers_max: int = option(
         1024,
         "routeWatchersMax",
@@ -274,6 +286,11 @@ class NameServerConfig(ServerConfig):
     )
 
     @property
+    def route_worker_count(self) -> int:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        return min(cores - 1, ROUTE_WORKERS_MAX) if self.route_workers == AUTO else int(self.route_workers)
+
+    @property
     def role_address_store_path(self) -> str:
         """Where the role addresses stand that clients get: beside the KV table."""
         return f"{self.kv_config_path}.roleAddresses"
@@ -290,6 +307,10 @@ class NameServerConfig(ServerConfig):
 
 
 def _conflicts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
+    if config.route_worker_count and config.serialize_type != "JSON":
+        yield "route_workers", "0 with this serializeTypeConfig: workers answer with JSON headers alone"
+    if config.route_worker_count and not hasattr(os, "memfd_create"):
+        yield "route_workers", "0: workers need Linux (memfd_create)"
     others = {config.listen_port: "listenPort", config.http_port: "httpPort"}
     if config.enable_controller_in_namesrv:
         others |= {

@@ -6,11 +6,11 @@ Every buffer keeps the server's totals in `ServerStatistics` right as it changes
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame_reader import FrameReader
-from remoting.server.observer import CloseReason, ServedConnection
+from remoting.server.observer import CloseReason
 from remoting.server.request_processor import Received
 from remoting.server.statistics import Latencies, ServerStatistics, timer_ns
 from remoting.transport.filter import ConnectionFilter
@@ -230,6 +230,16 @@ class ResponseBuffer:
         return is_stuck
 
 
+class WritableConnection(Protocol):
+    """A connection as a batch sees it."""
+
+    def write_response(self, frame: bytes) -> None:
+        """Hand a frame to the socket, unless the connection is closing."""
+
+    def abort(self, reason: CloseReason) -> None:
+        """End the connection at once."""
+
+
 class WriteBatch:
     """Cached responses of one iteration of the event loop, in order; they leave together at its end.
 
@@ -246,11 +256,11 @@ class WriteBatch:
         self._call_soon = call_soon
         self._latencies = latencies
         self._statistics = statistics
-        self._responses: list[tuple[ServedConnection, bytes]] = []
+        self._responses: list[tuple[WritableConnection, bytes]] = []
         #: When the first of them came.
         self._began_ns = 0
 
-    def put(self, connection: ServedConnection, frame: bytes) -> None:
+    def put(self, connection: WritableConnection, frame: bytes) -> None:
         """Add a response; it leaves at the end of the iteration, or with RESPONSES_MAX in the batch."""
         responses = self._responses
         if not responses:
@@ -277,6 +287,6 @@ class WriteBatch:
         self._latencies.add(timer_ns() - self._began_ns, len(responses))
 
 
-def abort_after_fault(connection: ServedConnection, message: str, error: Exception) -> None:
+def abort_after_fault(connection: WritableConnection, message: str, error: Exception) -> None:
     connection.abort(CloseReason.ERROR)
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

@@ -5,11 +5,12 @@ loop: how bytes become frames, how a request is processed and whose turn it is a
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from sys import intern
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.command import RemotingCommand
@@ -26,6 +27,9 @@ from remoting.server.statistics import ServerStatistics, timer_ns
 from remoting.transport.filter import ConnectionFilter
 from remoting.transport.tcp_probe import TcpProbe
 from remoting.transport.tls import TlsContexts
+
+if TYPE_CHECKING:
+    from remoting.server.workers.pool import WorkerPool, WorkerTransport
 
 
 class ConnectionState(IntEnum):
@@ -56,6 +60,8 @@ class ServerContext(Protocol):
     audience_of: Callable[[str], int] | None
     #: For how long the process ran since the server's start, in ms, pauses left out; moves on with each idle check.
     awake_ms: int
+    #: Processes that serve clients; None without any.
+    workers: "WorkerPool | None"
 
     def reject_partial_frames(self) -> None:
         """Reject the largest partial frames until all together are within their limit."""
@@ -131,6 +137,8 @@ class Connection(asyncio.Protocol):
         if kind is not self._kind and self._state is not _LOST:
             self._context.statistics.connections[self._kind] -= 1
             self._context.statistics.connections[kind] += 1
+            if kind is ConnectionKind.CLIENT and self._context.workers is not None:
+                self._context.workers.became_client(self)
         self._kind = kind
 
     @property
@@ -159,10 +167,13 @@ class Connection(asyncio.Protocol):
         self.id = number
         if self._context.audience_of is not None:
             self.classify()
-        limits = self._context.limits
-        self._transport.set_write_buffer_limits(limits.response_buffer_high_bytes, limits.response_buffer_low_bytes)
+        self._set_write_buffer_limits()
         self._context.statistics.connections[self._kind] += 1
         self._context.observer.connection_opened(self)
+
+    def _set_write_buffer_limits(self) -> None:
+        limits = self._context.limits
+        self._transport.set_write_buffer_limits(limits.response_buffer_high_bytes, limits.response_buffer_low_bytes)
 
     def data_received(self, data: bytes) -> None:
         """Process or queue the requests in `data`; more than `turn_bytes` are processed in several turns.
@@ -281,8 +292,10 @@ class Connection(asyncio.Protocol):
 
     def probe(self) -> None:
         """Check within some seconds whether the peer's host still knows the connection; it is lost if not."""
-        if self._state < _CLOSING and (self._probe is None or not self._probe.is_running):
-            self._probe = TcpProbe(self._transport.get_extra_info("socket"))
+        end = self._transport.get_extra_info("socket")
+        # A worker has it: then the peer is no broker.
+        if end is not None and self._state < _CLOSING and (self._probe is None or not self._probe.is_running):
+            self._probe = TcpProbe(end)
 
     def update_response_buffer(self) -> int:
         """Return the bytes of responses that the peer has not read; fewer than before count as activity."""
@@ -367,6 +380,58 @@ class Connection(asyncio.Protocol):
         elif data := self.input.take_bytes(self._context.limits.turn_bytes):
             self.data_received(data)
         self._advance()
+
+    # At a worker and back
+
+    @property
+    def may_move(self) -> bool:
+        """Whether its socket may be read by a worker at some time; without a cache the server answers everything."""
+        return self._state is _OPEN and self._kind is ConnectionKind.CLIENT and self.cache is not None
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether nothing is under way: it is read here, and nothing that came waits."""
+        return (
+            self.may_move
+            and self._is_reading
+            and self.input.is_plain
+            and self._queue is None
+            and not self.responses.pause
+        )
+
+    def hold_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def read_again(self) -> None:
+        """Undo `hold_reading`, unless there is another reason not to read."""
+        if self._is_reading and self._state < _CLOSING:
+            self._transport.resume_reading()
+
+    def move_to(self, transport: "WorkerTransport") -> int:
+        """Reach the peer by another transport; return a file descriptor of the socket. Raises OSError without one."""
+        file = os.dup(self._transport.get_extra_info("socket").fileno())
+        self._transport.set_protocol(asyncio.Protocol())
+        self._transport.abort()
+        self._transport = transport
+        return file
+
+    def come_back(self, transport: asyncio.Transport, written: bytes, rest: bytes) -> None:
+        """Read the socket here again, by a transport that is paused, behind what a worker had read of it."""
+        self._transport = transport
+        transport.set_protocol(self)
+        self._set_write_buffer_limits()
+        if written:
+            transport.write(written)
+        if self.responses.pause:
+            # The worker gave it away once all was written.
+            self.resume_writing()
+        if self._state >= _CLOSING:
+            transport.close()
+        elif self._is_reading:
+            if not transport.is_reading():
+                transport.resume_reading()
+            if rest:
+                self.data_received(rest)
 
     # Requests
 

@@ -12,6 +12,7 @@ from remoting.protocol.codes import RequestCode, SerializeType
 from remoting.protocol.errors import RequestRefused
 from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT
 from remoting.server.oneway_fast_path import OnewayKind
+from remoting.server.statistics import Histogram
 
 #: No body limit: longer than any frame.
 UNLIMITED: Final = 2**31 - 1
@@ -79,6 +80,9 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     urgent: frozenset[int] = frozenset()
     #: The urgent code whose responses are cached by the bytes of the request; None for no cache.
     cached_code: int | None = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    #: Processes that serve clients, and what counts the bodies of cached responses, wherever they are sent; 0 for none.
+    workers: int = 0
+    tally: Histogram | None = None
     #: The urgent one-way requests that come most of all, if there are such.
     oneway: OnewayKind | None = None
     #: How headers of responses are written, whatever the request used.

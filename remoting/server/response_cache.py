@@ -16,6 +16,7 @@ from remoting.protocol.codes import FLAG_RESPONSE, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import PREFIX, decode, encode
+from remoting.server.marks import Marks
 from remoting.server.statistics import Histogram, ServerStatistics
 
 #: Bytes of cached keys; beyond them the cache is cleared, and filled again as requests come.
@@ -43,8 +44,8 @@ _BINARY_OPAQUE: Final = slice(_PREFIX_BYTES + 5, _PREFIX_BYTES + 9)
 _BINARY_BYTES_MIN: Final = _PREFIX_BYTES + 21
 
 
-class PreparedResponse:
-    """A success whose frame is encoded but for the opaque; sent until `invalidate` is called."""
+class EncodedResponse:
+    """A success whose frame is encoded but for the opaque."""
 
     __slots__ = (
         "_body_at",
@@ -56,14 +57,12 @@ class PreparedResponse:
         "_tally_at",
         "body_bytes",
         "ext_fields",
-        "is_valid",
     )
 
     def __init__(self, body: bytes, tally: Histogram, ext_fields: Mapping[str, str] | None = None) -> None:
         """Take the response; each time it is sent counts in `tally`."""
         self.body_bytes = len(body)
         self.ext_fields = ext_fields
-        self.is_valid = True
         before, after = _around_opaque() if ext_fields is None else _header_around_opaque(ext_fields)
         self._header = before
         #: Without the opaque, as the length.
@@ -86,10 +85,53 @@ class PreparedResponse:
         prefix = _pack_prefix(self._length + size, self._header_bytes + size)
         return b"".join((prefix, self._header, opaque, self._tail))
 
+
+class PreparedResponse(EncodedResponse):
+    """One that is sent until `invalidate` is called."""
+
+    __slots__ = ("_mark", "_marks", "is_valid")
+
+    def __init__(self, body: bytes, tally: Histogram, ext_fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(body, tally, ext_fields)
+        self.is_valid = True
+        #: None while no worker knows the response.
+        self._marks: Marks | None = None
+        self._mark = 0
+
+    def shared(self, marks: Marks) -> tuple[int, int]:
+        """Return a mark and its value: until it moves, the response is valid in other processes too."""
+        if self._marks is None:
+            self._marks, self._mark = marks, marks.next_mark()
+        return self._mark, marks.get(self._mark)
+
     def invalidate(self) -> None:
         """Have the response sent no more, and drop its bytes: caches may hold it for long."""
         self.is_valid = False
         self._tail = b""
+        if self._marks is not None:
+            self._marks.move(self._mark)
+
+
+class SharedResponse(EncodedResponse):
+    """One that another process prepared, as a worker keeps it."""
+
+    __slots__ = ("_get", "_mark", "_value")
+
+    def __init__(
+        self,
+        body: bytes,
+        tally: Histogram,
+        ext_fields: Mapping[str, str] | None,
+        marks: Marks,
+        mark: int,
+        value: int,
+    ) -> None:
+        super().__init__(body, tally, ext_fields)
+        self._get, self._mark, self._value = marks.get, mark, value
+
+    @property
+    def is_valid(self) -> bool:
+        return self._get(self._mark) == self._value
 
 
 def _header_around_opaque(ext_fields: Mapping[str, str] | None) -> tuple[bytes, bytes]:
@@ -107,7 +149,7 @@ def _around_opaque() -> tuple[bytes, bytes]:
 class CachedRequest(msgspec.Struct, frozen=True, gc=False):
     """A request with a cached response; it is decoded only if that is invalid when its turn comes."""
 
-    prepared: PreparedResponse
+    prepared: PreparedResponse | SharedResponse
     #: In decimal.
     opaque: bytes
     #: Where its frame is, as `decode` takes it.
@@ -121,7 +163,7 @@ class ResponseCache:
 
     def __init__(self, code: int, statistics: ServerStatistics, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._code = code
-        self._responses: dict[bytes, PreparedResponse] = {}
+        self._responses: dict[bytes, PreparedResponse | SharedResponse] = {}
         self._bytes = 0
         self._bytes_max = bytes_max
         self._finished = statistics.prepared
@@ -149,7 +191,7 @@ class ResponseCache:
         self._finished[self._code] += 1
         return prepared.frame(self._opaque)
 
-    def _look_up(self, data: bytes, at: int, end: int) -> PreparedResponse | None:
+    def _look_up(self, data: bytes, at: int, end: int) -> PreparedResponse | SharedResponse | None:
         """Return the valid response to the frame between `at` and `end`; set its opaque, and `missed_key` if none.
 
         A request that differs in any other byte from the cached one is not found, be it broken or written otherwise.
@@ -189,11 +231,29 @@ class ResponseCache:
             # Neither a JSON header as all write it nor the length of a short frame.
             return
         if key not in self._responses:
-            self._bytes += len(key) + _ENTRY_BYTES
-            if self._bytes > self._bytes_max:
-                self.clear()
-                self._bytes = len(key) + _ENTRY_BYTES
+            self._count(len(key) + _ENTRY_BYTES)
         self._responses[key] = prepared
+
+    def keep(self, request: bytes, response: SharedResponse) -> bytes:
+        """Cache a response that another process has cached for this request, and return its frame.
+
+        Its body counts as well: no other cache has it.
+        """
+        self._look_up(request, 0, len(request))
+        if (key := self.missed_key) is not None:
+            former = self._responses.pop(key, None)
+            size = response.body_bytes
+            self._count(size - former.body_bytes if former else size + len(key) + _ENTRY_BYTES)
+            self._responses[key] = response
+        self._finished[self._code] += 1
+        return response.frame(self._opaque)
+
+    def _count(self, more_bytes: int) -> None:
+        """Count what is to be cached, after clearing the cache if there is no room for it."""
+        self._bytes += more_bytes
+        if self._bytes > self._bytes_max:
+            self.clear()
+            self._bytes = max(more_bytes, 0)
 
     def clear(self) -> None:
         self._responses.clear()

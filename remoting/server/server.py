@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count, islice
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -24,6 +24,9 @@ from remoting.server.request_processor import Dispatcher, RequestProcessor
 from remoting.server.request_queue import RequestQueue
 from remoting.server.statistics import UNKNOWN_CODE, ServerStatistics
 from remoting.transport.tls import TlsContexts
+
+if TYPE_CHECKING:
+    from remoting.server.workers.pool import WorkerPool
 
 #: Connections are checked so many times within `idle_seconds`, at least each second.
 _CHECKS_PER_IDLE_TIME: Final = 20
@@ -86,6 +89,7 @@ class RemotingServer:
         #: Where the server listens once it is started: host and port, also if the system chose the port.
         self.address: tuple[str, int] = ("", 0)
         self._listeners: list[asyncio.Server] = []
+        self.workers = self._worker_pool(options, tasks) if options.workers else None
         #: A connection may still be on its way from the listener when that is closed.
         self._closing = False
         #: Set whenever no connection is open.
@@ -99,6 +103,8 @@ class RemotingServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen and serve from now on; port 0 takes any free one. Raises BindError."""
+        if self.workers is not None:
+            await self.workers.start()
         self.address = await self._listen(host, port, Connection)
         self._checked_ms = self._clock.now_ms()
         self._check_later()
@@ -135,6 +141,8 @@ class RemotingServer:
     def drain(self) -> None:
         """Answer GO_AWAY to every peer that understands it; other peers and new connections are still served."""
         self.processor.drain()
+        if self.workers is not None:
+            self.workers.drain()
         for connection in self._connections.values():
             connection.cache = None
 
@@ -145,6 +153,8 @@ class RemotingServer:
         connections, in one step: in between some would get the answers of others.
         """
         self.processor.drop_audiences()
+        if self.workers is not None:
+            self.workers.reclassified()
         for connection in self._connections.values():
             connection.classify()
 
@@ -164,6 +174,8 @@ class RemotingServer:
             await self._empty.wait()
         if self._check_timer is not None:
             self._check_timer.cancel()
+        if self.workers is not None:
+            await self.workers.close()
 
     # Called by connections
 
@@ -225,6 +237,13 @@ class RemotingServer:
         """Return the connections, the largest first, and of equal ones the youngest."""
         return sorted(self._connections.values(), key=size_and_id, reverse=True)
 
+    def _worker_pool(self, options: ServerOptions, tasks: BackgroundTasks) -> "WorkerPool":
+        from remoting.server.workers.pool import WorkerPool  # noqa: PLC0415  # most servers have none
+
+        assert options.cached_code is not None, "workers answer from the cache"
+        assert options.tally is not None, "as above"
+        return WorkerPool(self, options.workers, options.cached_code, options.tally, tasks)
+
     # Idle checks
 
     def _set_socket_buffers(self, listener: asyncio.Server) -> None:
@@ -248,6 +267,8 @@ class RemotingServer:
             now_ms = self._clock.now_ms()
             self.awake_ms += min(now_ms - self._checked_ms, 2 * self._check_ms)
             self._checked_ms = now_ms
+            if self.workers is not None:
+                self.workers.check()
             rest = iter(list(self._connections.values()))
         finally:
             self._check_some(rest)

@@ -33,14 +33,14 @@ OWN = {"bindAddress", "configStorePath", "kvConfigPath", "listenPort"}
 GET_NAMESRV_CONFIG = 319
 
 
-@pytest.fixture(scope="module")
-def replayed(tmp_path_factory):
+@pytest.fixture(scope="module", params=[0, 2], ids=["one process", "two route workers"])
+def replayed(request, tmp_path_factory):
     """Replay the whole recording and return what our server answered, by line."""
     lab = Lab(tmp_path_factory.mktemp("replay"))
     connections = {}
     answers = {}
     try:
-        port = lab.name_server("namesrv").port
+        port = lab.name_server("namesrv", routeWorkers=request.param).port
         for item in recording():
             key = item.peer, item.connection
             if isinstance(item, Closing):

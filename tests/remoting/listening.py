@@ -212,6 +212,8 @@ async def serving(
     body_limits=UNLIMITED,
     kept=(),
     audience_of=None,
+    workers=0,
+    tally=None,
     **limits,
 ):
     observer = RecordingObserver()
@@ -223,6 +225,8 @@ async def serving(
         serialize_type=serialize_type,
         is_protected=kept.__contains__,
         audience_of=audience_of,
+        workers=workers,
+        tally=tally,
     )
     async with background_tasks() as tasks:
         server = RemotingServer(Dispatching(dispatch), observer, tasks, clock or SystemClock(), options, tls)
