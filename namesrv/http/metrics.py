@@ -10,6 +10,7 @@ from typing import Final
 
 from namesrv.core import cluster_summary
 from namesrv.core.change_log import GapReason
+from namesrv.core.cold_start import ColdStart
 from namesrv.core.role_addresses.checks import CheckState
 from namesrv.core.route_state import RouteState
 from namesrv.http.watches import Watches
@@ -31,6 +32,8 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     settings: DurableSettings
     clock: Clock
     watches: Watches
+    #: None without the option `peers`.
+    cold: ColdStart | None = None
 
 
 class NameServerMetrics(ServerMetrics[NameServerConfig]):
@@ -52,9 +55,11 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         found = sum(counts.found.buckets)
         for result, count in (("found", found), ("not_found", counts.not_found), ("error", counts.error)):
             yield Measure(catalogue.ROUTE_QUERIES, count, (result,))
-        hits = found - answers.misses - counts.zoned
+        hits = found - answers.misses - counts.zoned - counts.cold
         for result, count in (("hit", hits), ("miss", answers.misses), ("invalidated", answers.invalidated)):
             yield Measure(catalogue.ROUTE_CACHE, count, (result,))
+        yield Measure(catalogue.LEARNED_ANSWERS, counts.learned)
+        yield Measure(catalogue.COLD, int(self._sources.cold is not None and not self._sources.cold.is_over))
         yield Measure(catalogue.WATCHED_ROUTES, len(self._sources.state.route_fetches))
         yield Measure(catalogue.KV_ENTRIES, sum(map(len, self._sources.settings.kv.table.values())))
 

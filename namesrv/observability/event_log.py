@@ -29,6 +29,7 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.server.observer import Peer, Rejection
 from serving.config.stored_config import NotStored
+from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 from serving.metrics.counters import OTHER
 from serving.metrics.server_counters import ServerCounters
@@ -98,6 +99,12 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def topics_not_copied(self, broker_name: str, losses: SetLosses) -> None:
         names = losses.names[:SAMPLE_TOPICS_MAX]
         self.write(lines.TOPICS_NOT_COPIED, broker=broker_name, topics=len(losses.topics), sample_topics=names)
+
+    def cold_start(self, event: LogEvent, **keys: object) -> None:
+        """Log and record that a cold start began or ended."""
+        self.write(event, **keys)
+        if self.recorder is not None:
+            self.recorder.cold_start(event.name, ", ".join(f"{key} {value}" for key, value in keys.items()))
 
     # What operators changed
 

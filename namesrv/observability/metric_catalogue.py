@@ -62,6 +62,12 @@ ROUTE_CACHE: Final = Total(
 WATCHED_ROUTES: Final = Gauge(
     "watched_routes", "Topics of which it is noted who fetches their routes; queries for them take longer."
 )
+COLD: Final = Gauge(
+    "cold",
+    "1 while clients get brokers that peers know and that have not registered here since the start (`peers`), else 0.",
+)
+LEARNED_ANSWERS: Final = Total("learned_route_answers", "Route queries answered with brokers that peers know.")
+PEER_FAILURES: Final = Counter("peer_failures", "Requests to NameServers of `peers` that failed.", ("peer",))
 ROUTE_CHANGE_KINDS: Final = (
     "topic_added",
     "topic_removed",
@@ -198,9 +204,10 @@ FAMILIES: Final = (
 )
 
 _LABELS: Final = """\
-Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address; the series of a
-broker end when it leaves the routes. `cluster` has at most 20 values and `broker` 1000, all others count as
-`__other__` and in `rocketmq_namesrv_label_overflow_total`. On Linux the `process_*` metrics are there too."""
+Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address, but
+`peer` one of the option `peers`; the series of a broker end when it leaves the routes. `cluster` has at most 20 values
+and `broker` 1000, all others count as `__other__` and in `rocketmq_namesrv_label_overflow_total`. On Linux the
+`process_*` metrics are there too."""
 
 
 def as_markdown() -> str:

@@ -3,8 +3,9 @@
 Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from namesrv.core.cluster_gaps import gaps_of
 from namesrv.core.role_addresses.rules import PLAIN
@@ -23,8 +24,14 @@ from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.namesrv import ClusterInfoHeader, GetRouteInfoRequestHeader
 from remoting.protocol.shapes.route import TopicRouteData
 from remoting.protocol.shapes.route_fetches import RouteFetch, WatchedRoute, WatchRouteFetchesHeader
-from remoting.server.observer import Peer
+from remoting.server.observer import ConnectionKind, Peer
 from remoting.server.response_cache import PreparedResponse
+
+if TYPE_CHECKING:
+    from namesrv.core.cold_start import LearnedRoute
+
+    #: Returns the route of a topic with what peers know; takes what returns our own.
+    Learn = Callable[[str, Callable[[str], TopicRouteData | None]], Awaitable[LearnedRoute]]
 
 
 class RouteRequestHandler:
@@ -38,8 +45,12 @@ class RouteRequestHandler:
         self._runner = runner
         self._counters = state.route_cache.counts
         self._started_ms = clock.now_ms()
+        #: None unless brokers may be missing that peers know; then queries must not be urgent, as answers take a while.
+        self.learn: Learn | None = None
 
-    def topic_route(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | PreparedResponse:
+    def topic_route(
+        self, request: RemotingCommand, peer: Peer
+    ) -> RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]:
         """Answer the route of a topic, from the cache if it was queried before; raises NotReady or TopicNotExist."""
         header = decode_fields(GetRouteInfoRequestHeader, request.ext_fields)
         if self._waits_for_brokers():
@@ -52,7 +63,12 @@ class RouteRequestHandler:
         answer: RemotingCommand | PreparedResponse | None = None
         if topic is not None:
             # A slave that looks for the members of its set needs their own addresses.
-            audience = PLAIN if topic.startswith(SYNC_BROKER_MEMBER_PREFIX) else peer.audience
+            is_of_broker = topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
+            audience = PLAIN if is_of_broker else peer.audience
+            if self.learn is not None and not (
+                is_of_broker or header.registered_only or peer.kind is ConnectionKind.BROKER
+            ):
+                return self._learned_route(request, self.learn, topic, dialect, zone, audience)
             if zone:
                 answer = self._zone_route(request, topic, zone, audience)
             else:
@@ -149,6 +165,22 @@ class RouteRequestHandler:
         body = encode(route, Dialect.BARE_INTEGER_KEYS)
         self._counters.found.observe(len(body))
         self._counters.zoned += 1
+        return request.reply(body=body)
+
+    async def _learned_route(
+        self, request: RemotingCommand, learn: "Learn", topic: str, dialect: Dialect, zone: str, audience: int
+    ) -> RemotingCommand:
+        """Answer a route with what peers know, which is kept nowhere; nor does it count as a fetch of ours."""
+        route, learned_from = await learn(topic, self._route_of)
+        if route is None:
+            self._counters.not_found += 1
+            raise TopicNotExist(topic)
+        if zone:
+            route, dialect = in_zone(route, zone), Dialect.BARE_INTEGER_KEYS
+        body = encode(self._state.role_addresses.for_audience(route, audience), dialect)
+        self._counters.found.observe(len(body))
+        self._counters.cold += 1
+        self._counters.learned += bool(learned_from)
         return request.reply(body=body)
 
     def _route_of(self, topic: str) -> TopicRouteData | None:
