@@ -8,16 +8,20 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from namesrv.core.cold_start import ColdStart, LearnedRoute
+from namesrv.core.peer_views import Difference, Differences, PeerViews, ViewDigests, differences
 from namesrv.core.route_state import RouteState
-from namesrv.core.values.effects import BrokerRegistered, Event
+from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult, TopicsChangedByAdmin
 from namesrv.observability.event_log import NameServerEventLog
-from namesrv.observability.log_events import COLD_START_BEGAN, COLD_START_ENDED, PEER_IGNORED
+from namesrv.observability.log_events import COLD_START_BEGAN, COLD_START_ENDED, PEER_DIFFERS, PEER_IGNORED
 from namesrv.observability.metric_catalogue import PEER_FAILURES
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
+from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.admin.admin_request import AdminRequest, Found, check_body_bytes
-from remoting.admin.routes import cluster_view, registered_route
+from remoting.admin.routes import cluster_view, digested_cluster_view, registered_route
 from remoting.background_tasks import all_results, start_task
 from remoting.client import RemotingClient
 from remoting.clock import Clock
@@ -29,6 +33,10 @@ from serving.process.own_address import is_own_host
 
 #: How often the peers are asked which brokers they have.
 LOOK_S: Final = 1.0
+#: How often it is compared afterwards.
+COMPARE_S: Final = 10.0
+#: Differences that a line of the log names.
+_NAMED_MAX: Final = 5
 #: How long a peer may take to answer. A query may wait for the first look and for its route, and clients wait 3 s.
 PEER_TIMEOUT_MS: Final = 1_000
 #: A peer's route of a topic is used for so long.
@@ -82,6 +90,10 @@ class Peers:
         self._clock = clock
         self._event_log = event_log
         self.cold = ColdStart(state.tables, addresses, clock.now_ms())
+        self.views = PeerViews(self.cold, ViewDigests(state.tables), Differences())
+        self._runner = CooperativeRunner()
+        #: Lasting differences that were logged.
+        self._logged: list[Difference] = []
         #: Set once every peer has answered the first look, or failed to.
         self.looked = asyncio.Event()
         self._routes: dict[str, _KeptRoutes] = {}
@@ -89,10 +101,14 @@ class Peers:
         self._places = asyncio.Semaphore(REQUESTS_MAX)
 
     def record(self, events: Iterable[Event]) -> None:
-        """Note which brokers have registered here."""
+        """Note which brokers have registered here, and which sets may have changed."""
         for event in events:
             if isinstance(event, BrokerRegistered):
                 self.cold.registered(event.broker_name, event.broker_id, self._clock.now_ms())
+                if event.result is RegistrationResult.UNCHANGED and not event.master_changed:
+                    continue
+            if isinstance(event, BrokerRegistered | BrokerRemoved | TopicsChangedByAdmin):
+                self.views.digests.changed(event.broker_name)
 
     async def learn(self) -> None:
         """Look at the peers until every broker that they list has registered here, or the time is over."""
@@ -107,16 +123,30 @@ class Peers:
                 await asyncio.sleep(LOOK_S)
                 await self._look()
         finally:
+            brokers = self.cold.missing()
+            self.cold.end()
             self.looked.set()
+            self._routes.clear()
             self._event_log.cold_start(
                 COLD_START_ENDED,
                 reason=why or "stopped",
-                brokers=self.cold.missing(),
+                brokers=brokers,
                 learned_answers=self._state.route_cache.counts.learned,
                 duration_ms=self._clock.now_ms() - began_ms,
             )
-            self.cold.end()
-            self._routes.clear()
+
+    async def compare_peers(self) -> None:
+        """Follow our own view and, once the start is over, what peers know otherwise, for ever."""
+        while True:
+            await asyncio.sleep(COMPARE_S)
+            await self._runner.run(self.views.digests.update(self._clock.now_ms()), 0, 0)
+            if self.cold.is_over:
+                await self._look()
+                lasting = self.views.differences.lasting(self._clock.now_ms())
+                if new := [each for each in lasting if each not in self._logged]:
+                    named = [f"{each.peer}: {each.kind} of {each.broker_name}" for each in new[:_NAMED_MAX]]
+                    self._event_log.write(PEER_DIFFERS, differences=len(lasting), sample=named)
+                self._logged = lasting
 
     async def route(self, topic: str, own: Callable[[str], TopicRouteData | None]) -> LearnedRoute:
         """Return our route of a topic, as `own` reads it, with what the peers know of missing brokers."""
@@ -130,12 +160,18 @@ class Peers:
         await all_results(self._look_at(peer) for peer in self._addresses)
 
     async def _look_at(self, peer: str) -> None:
-        answer = await self._ask(peer, cluster_view())
-        if answer is None:
-            return
+        answer = await self._ask(peer, digested_cluster_view() if self.cold.is_over else cluster_view())
         connection, now_ms = self._client.connection_number(peer), self._clock.now_ms()
-        if self.cold.take(peer, answer.broker_addr_table, connection, now_ms):
+        if answer is not None and self.cold.take(peer, answer.broker_addr_table, connection, now_ms):
             self._log_ignored(peer)
+        if not self.cold.is_over:
+            return
+        if answer is None or peer not in self.cold.usable:
+            self.views.differences.put(peer, (), now_ms)
+            return
+        theirs = {} if answer.topic_digests is UNSET else answer.topic_digests
+        found = differences(self._state.tables, self.views.digests.topics(), answer.broker_addr_table, theirs)
+        self.views.differences.put(peer, found, now_ms)
 
     async def _answers(self, topic: str) -> list[TopicRouteData]:
         now_ms = self._clock.now_ms()

@@ -119,7 +119,8 @@ class NameServer:
         runner = self._runner = CooperativeRunner()
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
         routes = self._routes = RouteRequestHandler(state, settings, clock, runner)
-        routes.learn = peers.route if peers else None
+        if peers is not None:
+            routes.learn, routes.topic_digests = peers.route, peers.views.digests.topics
         requests = RequestTable(
             BrokerRequestHandler(state, settings, clock, runner, effects.perform),
             routes,
@@ -170,6 +171,7 @@ class NameServer:
         await self._process.start_http(self._site)
         if self._peers is not None:
             await self._peers.looked.wait()
+            followed.append(self._peers.compare_peers)
         if (recorder := self._recorder) is None:
             await self._process.serve(*followed)
         else:
@@ -222,10 +224,11 @@ class NameServer:
             task_failures=self._tasks.failures,
             clock=self._clock,
             watches=self._watches,
-            cold=self._peers.cold if self._peers else None,
+            peers=self._peers.views if self._peers else None,
         )
         health, metrics = self._process.health, NameServerMetrics(measured).text
-        views = views_of(self._state, self._settings, health, self._clock, self._watches, self._server.address, metrics)
+        known = self._state, self._settings, health, self._clock, self._watches
+        views = views_of(*known, self._server.address, metrics, self._routes, measured.peers)
         return endpoints_of(*views)
 
     async def _scan(self) -> None:

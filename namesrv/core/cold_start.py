@@ -47,7 +47,7 @@ class _Listing(NamedTuple):
 
 
 class ColdStart:
-    """Knows which brokers are missing here, from the start until it is over."""
+    """Knows which brokers are missing here, from the start until it is over; and always which peers count."""
 
     def __init__(self, tables: RouteTables, peers: Iterable[str], now_ms: int) -> None:
         """Take our tables, and the peers by precedence."""
@@ -67,15 +67,20 @@ class ColdStart:
         self.is_over = False
 
     @property
+    def peers(self) -> Iterable[str]:
+        return self._listings.keys()
+
+    @property
     def usable(self) -> list[str]:
         """The peers whose last answer counts."""
         return [peer for peer, listing in self._listings.items() if listing is not None]
 
     def registered(self, broker_name: str, broker_id: int, now_ms: int) -> None:
         """Decide about a broker here from now on, also if it leaves again."""
-        self._registered.add((broker_name, broker_id))
         if self._first_ms is None:
             self._first_ms = now_ms
+        if not self.is_over:
+            self._registered.add((broker_name, broker_id))
 
     def take(self, peer: str, sets: Mapping[str, BrokerData], connection: int | None, now_ms: int) -> bool:
         """Take what a peer lists; as `lose` if it is of another fleet.
@@ -88,7 +93,7 @@ class ColdStart:
             return self.lose(peer, problem)
         self.problems.pop(peer, None)
         former = self._listings[peer]
-        if former is not None and former.connection == connection:
+        if former is not None and former.connection == connection and not self.is_over:
             self._left |= former.members - members
             self._left -= members - former.members
         self._listings[peer] = _Listing(connection, sets, members)
@@ -106,7 +111,9 @@ class ColdStart:
     def end(self) -> None:
         """Learn nothing any more."""
         self.is_over = True
-        self._learned = {}
+        self._registered.clear()
+        self._left.clear()
+        self._learn()
 
     def missing(self) -> int:
         """Return how many brokers are learned: peers list them, and they have not registered here."""
@@ -189,7 +196,7 @@ class ColdStart:
 
     def _learn(self) -> None:
         self._learned = {}
-        for peer, listing in self._listings.items():
+        for peer, listing in () if self.is_over else self._listings.items():
             for name, data in listing.sets.items() if listing is not None else ():
                 members = {i: at for i, at in data.broker_addrs.items() if (name, i, at) not in self._left}
                 if members:

@@ -6,11 +6,10 @@ It is imported once the remoting port is open, because importing prometheus-clie
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv.core import cluster_summary
 from namesrv.core.change_log import GapReason
-from namesrv.core.cold_start import ColdStart
 from namesrv.core.role_addresses.checks import CheckState
 from namesrv.core.route_state import RouteState
 from namesrv.http.watches import Watches
@@ -23,6 +22,9 @@ from serving.metrics.label_values import release_of
 from serving.telemetry.events import Measure
 from serving.telemetry.exposition import Histograms, ServerMetrics, ServerSources
 
+if TYPE_CHECKING:
+    from namesrv.core.peer_views import PeerViews
+
 #: Clusters, or brokers, that are read at a time.
 _AT_ONCE: Final = 100
 
@@ -33,7 +35,7 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     clock: Clock
     watches: Watches
     #: None without the option `peers`.
-    cold: ColdStart | None = None
+    peers: "PeerViews | None" = None
 
 
 class NameServerMetrics(ServerMetrics[NameServerConfig]):
@@ -42,7 +44,9 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         self._sources = sources
 
     def measures(self) -> Iterator[Measure | None]:
-        return chain(self._routes(), self._watchers(), self._clusters(), self._brokers(), self._role_addresses())
+        return chain(
+            self._routes(), self._peers(), self._watchers(), self._clusters(), self._brokers(), self._role_addresses()
+        )
 
     def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         found = self._sources.state.route_cache.counts.found
@@ -59,9 +63,24 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         for result, count in (("hit", hits), ("miss", answers.misses), ("invalidated", answers.invalidated)):
             yield Measure(catalogue.ROUTE_CACHE, count, (result,))
         yield Measure(catalogue.LEARNED_ANSWERS, counts.learned)
-        yield Measure(catalogue.COLD, int(self._sources.cold is not None and not self._sources.cold.is_over))
         yield Measure(catalogue.WATCHED_ROUTES, len(self._sources.state.route_fetches))
         yield Measure(catalogue.KV_ENTRIES, sum(map(len, self._sources.settings.kv.table.values())))
+
+    def _peers(self) -> Iterator[Measure]:
+        if (peers := self._sources.peers) is None:
+            yield Measure(catalogue.COLD, 0)
+            return
+        clock = self._sources.clock
+        to_unix_ms = clock.unix_ms() - clock.now_ms()
+        yield Measure(catalogue.COLD, int(not peers.cold.is_over))
+        for peer in peers.cold.peers:
+            yield Measure(catalogue.PEERS_IGNORED, int(peer in peers.cold.problems), (peer,))
+        for found in peers.differences.lasting(clock.now_ms()):
+            labels = found.cluster, found.broker_name, found.peer, found.kind
+            yield Measure(catalogue.PEER_DIFFERENCES, 1, labels)
+        for cluster, view in peers.digests.clusters.items():
+            yield Measure(catalogue.VIEW_DIGEST, view.digest, (cluster,))
+            yield Measure(catalogue.VIEW_CHANGED, (view.since_ms + to_unix_ms) / 1000, (cluster,))
 
     def _watchers(self) -> Iterator[Measure]:
         yield Measure(catalogue.WATCH_TOPICS, len(self._sources.watches.routes.log.keys))

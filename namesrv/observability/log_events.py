@@ -44,6 +44,14 @@ PEER_IGNORED: Final = warning(
     "Start it, or correct `peers`: all of them have to serve the same brokers.",
 )
 
+PEER_DIFFERS: Final = warning(
+    "peer_differs",
+    ("differences", "sample"),
+    "NameServers of the option `peers` have known other brokers or topics of a set than this server for a minute; "
+    "`sample` names those that are new, of all `differences`.",
+    "Follow the runbook NameServerViewsDiffer.",
+)
+
 # Brokers
 
 BROKER_REGISTERED: Final = info(
@@ -239,7 +247,7 @@ WATCHER_STALLED: Final = warning(
     "Check the client, which hangs; when it reconnects it gets what it missed, or is told of a gap.",
 )
 
-_OWN_LIFE: Final = (SCAN_SKIPPED, COLD_START_BEGAN, COLD_START_ENDED, PEER_IGNORED)
+_OWN_LIFE: Final = (SCAN_SKIPPED, COLD_START_BEGAN, COLD_START_ENDED, PEER_IGNORED, PEER_DIFFERS)
 #: These events and those of any server, in the order of the page.
 EVENTS: Final = (
     *server_events.LIFE,

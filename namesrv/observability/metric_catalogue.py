@@ -68,6 +68,31 @@ COLD: Final = Gauge(
 )
 LEARNED_ANSWERS: Final = Total("learned_route_answers", "Route queries answered with brokers that peers know.")
 PEER_FAILURES: Final = Counter("peer_failures", "Requests to NameServers of `peers` that failed.", ("peer",))
+PEERS_IGNORED: Final = Gauge(
+    "peer_ignored", "1 for a NameServer of `peers` that does not answer, or is not believed; else 0.", ("peer",)
+)
+PEER_DIFFERENCES: Final = Gauge(
+    "peer_difference",
+    "1 for a broker set of which a NameServer of `peers` has known other `brokers` or `topics` for a minute; Java's "
+    "NameServers are compared by brokers alone.",
+    ("cluster", "broker", "peer", "kind"),
+    peer_labels=2,
+    label_sets_max=BROKERS_MAX,
+)
+VIEW_DIGEST: Final = Gauge(
+    "view_digest",
+    "Digest of the brokers and topics of a cluster, with `peers` alone: the same on NameServers that know the same.",
+    ("cluster",),
+    peer_labels=1,
+    label_sets_max=CLUSTERS_MAX,
+)
+VIEW_CHANGED: Final = Gauge(
+    "view_changed_timestamp_seconds",
+    "Since when the digest is this one, in Unix seconds.",
+    ("cluster",),
+    peer_labels=1,
+    label_sets_max=CLUSTERS_MAX,
+)
 ROUTE_CHANGE_KINDS: Final = (
     "topic_added",
     "topic_removed",

@@ -3,7 +3,7 @@
 Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,8 @@ class RouteRequestHandler:
         self._started_ms = clock.now_ms()
         #: None unless brokers may be missing that peers know; then queries must not be urgent, as answers take a while.
         self.learn: Learn | None = None
+        #: Returns the digests of all sets' topics; None without peers.
+        self.topic_digests: Callable[[], Mapping[str, int]] | None = None
 
     def topic_route(
         self, request: RemotingCommand, peer: Peer
@@ -109,9 +111,9 @@ class RouteRequestHandler:
 
     def cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer all clusters and broker sets with every change up to now, however late the answer leaves."""
-        with_gaps = decode_fields(ClusterInfoHeader, request.ext_fields).with_away_broker_sets
-        steps = self._cluster_info_since(request, self._state.cluster_info.changes, with_gaps=with_gaps)
-        if with_gaps or self._state.cluster_info.is_long:
+        header = decode_fields(ClusterInfoHeader, request.ext_fields)
+        steps = self._cluster_info_since(request, self._state.cluster_info.changes, header)
+        if header.with_away_broker_sets or self._state.cluster_info.is_long:
             return self._runner.run(steps, peer.id, 0)
         return run_to_completion(steps)
 
@@ -198,10 +200,13 @@ class RouteRequestHandler:
         return waited_ms < config.wait_for_service_seconds * 1000
 
     def _cluster_info_since(
-        self, request: RemotingCommand, changes: int, *, with_gaps: bool
+        self, request: RemotingCommand, changes: int, header: ClusterInfoHeader
     ) -> CooperativeTask[RemotingCommand]:
         text = yield from self._state.cluster_info.since(changes)
-        if with_gaps:
+        if header.with_topic_digests and self.topic_digests is not None:
+            digests = encode({"topicDigests": self.topic_digests()}, Dialect.STANDARD)
+            text = text[:-1] + b"," + digests[1:]
+        if header.with_away_broker_sets:
             to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
             gaps = yield from gaps_of(self._state, to_unix_ms)
             text = text[:-1] + b"," + encode(gaps, Dialect.STANDARD)[1:]

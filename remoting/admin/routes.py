@@ -189,6 +189,12 @@ def cluster_view() -> AdminRequest[ClusterInfo]:
     return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO), reading(ClusterInfo))
 
 
+def digested_cluster_view() -> AdminRequest[ClusterInfo]:
+    """Request the same with digests of the topics, which NameServers of ours that have peers know."""
+    header = ClusterInfoHeader(with_topic_digests=True)
+    return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO, header), reading(ClusterInfo))
+
+
 def topics_view() -> AdminRequest[list[str]]:
     """Request the names of all topics (206). Source: docs/protocol/namesrv.md 2.14."""
     request = command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)

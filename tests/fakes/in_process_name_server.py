@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from peers.processes import free_port
+
 from fakes.leadership_listener import eventually
 from fakes.lines import Lines
 from namesrv.app.service import NameServer
@@ -22,11 +24,12 @@ SOON_S = 30
 
 
 @asynccontextmanager
-async def running(tmp_path, *, port=0, **settings):
+async def running(tmp_path, *, port=0, http=False, **settings):
+    http_port = free_port() if http else 0
     config = NameServerConfig(
         bind_address="127.0.0.1",
         listen_port=port,
-        http_port=0,
+        http_port=http_port,
         kv_config_path=str(tmp_path / "kv"),
         config_store_path=str(tmp_path / "kept"),
         **settings,
@@ -42,7 +45,7 @@ async def running(tmp_path, *, port=0, **settings):
 
     task = asyncio.create_task(run())
     await eventually(lambda: server._server.address[1], seconds=SOON_S, what="it serves")
-    server.log_lines, server.lines = lines, []
+    server.log_lines, server.lines, server.http_port = lines, [], http_port
     yield server
     for line in server.lines:
         await line.close()

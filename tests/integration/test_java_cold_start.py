@@ -12,7 +12,7 @@ import pytest
 from peers.figures import print_figures
 from peers.processes import free_port
 from peers.servers import Broker, JavaNameServer, OurNameServer, registered
-from peers.waiting import wait_until
+from peers.waiting import POLL_S, wait_until
 from peers.wire import GET_CLUSTER_INFO, addresses_in, brokers_in
 
 pytestmark = pytest.mark.java
@@ -75,6 +75,7 @@ def asked_while_starting(server):
             try:
                 answers.append(brokers_in(server.caller.route(TOPICS[number % len(TOPICS)])))
             except OSError:
+                time.sleep(POLL_S)
                 continue
             end = end or now + ASKED_S
         return answers
@@ -85,6 +86,7 @@ def asked_while_starting(server):
         return [answer for each in asking for answer in each.result()]
 
 
+@pytest.mark.timeout(300 + 20 * RESTARTS)
 def test_clients_that_start_with_a_server_find_every_topic_that_a_peer_knows(cluster, capsys):
     answers = []
     for number in range(RESTARTS):
@@ -121,6 +123,8 @@ def test_server_is_as_ever_once_all_brokers_have_registered(cluster):
     theirs, mine = (each.caller.route("second") for each in (cluster.java, server))
     key = lambda data: data["brokerName"]  # noqa: E731
     assert sorted(mine["queueDatas"], key=key) == sorted(theirs["queueDatas"], key=key)
+    # Neither a Java peer nor one of ours differs; the other server was there for longer than a difference takes.
+    assert [each.process.text().count("peer_differs") for each in cluster.ours] == [0, 0]
 
 
 def test_broker_that_dies_while_a_server_is_cold_leaves_with_its_peers(cluster):

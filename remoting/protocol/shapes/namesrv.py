@@ -164,6 +164,8 @@ class ClusterInfoHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """Header of GET_BROKER_CLUSTER_INFO (106); Java has none."""
 
     with_away_broker_sets: bool = False
+    #: Peers ask so.
+    with_topic_digests: bool | None = None
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -178,3 +180,5 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: As above.
     lost_topics: list[LostTopics] | UnsetType = UNSET
     stale_replicas: list[StaleReplica] | UnsetType = UNSET
+    #: Ours alone, with `withTopicDigests` and if it has peers: broker name -> digest of the set's topics.
+    topic_digests: dict[str, int] | UnsetType = UNSET

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import aiohttp
 import pytest
 from broker_messages import registration_body
 from fakes.answering_peer import NOTHING, peers, refusal, success
@@ -124,6 +125,17 @@ async def test_clients_that_ask_at_once_share_a_request_to_each_peer(tmp_path):
         assert peer.count(ROUTE) == 1
 
 
+@pytest.mark.parametrize("limit", ["ROUTES_MAX", "ROUTES_BYTES_MAX"])
+async def test_routes_that_are_kept_have_a_limit(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(f"namesrv.app.peers.{limit}", 1)
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        for topic in ("Unknown", TOPIC, "Another", TOPIC):
+            await client.request(ROUTE, {"topic": topic})
+        assert len(server._peers._routes) <= 2
+        assert peer.count(ROUTE) == 4
+
+
 @pytest.mark.parametrize(
     ("listing", "error"),
     [
@@ -222,3 +234,60 @@ def test_nothing_of_it_is_loaded_without_peers():
     loaded = "[name for name in sys.modules if name.endswith(('.cold_start', 'namesrv.app.peers'))]"
     command = [sys.executable, "-c", f"import namesrv.app.service, sys; print({loaded})"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+async def fetched(server, path):
+    url = f"http://127.0.0.1:{server.http_port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await (answer.json() if path != "/metrics" else answer.text())
+
+
+async def test_learned_route_is_marked_over_http_and_cold_in_the_metrics(tmp_path):
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, http=True) as server:
+        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        route = await fetched(server, f"/v1/topics/{TOPIC}/route")
+        assert (route["learnedFrom"], route["brokerDatas"][0]["brokerAddrs"]) == ({"broker-a": peer.address}, {"0": AT})
+        listing = await fetched(server, "/v1/peers")
+        assert (listing["isCold"], listing["missingBrokers"]) == (True, 1)
+        assert "rocketmq_namesrv_cold 1.0" in await fetched(server, "/metrics")
+        broker = await Line.to(server)
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
+        await cold_start_ended(server)
+        assert "learnedFrom" not in await fetched(server, f"/v1/topics/{TOPIC}/route")
+        assert "rocketmq_namesrv_cold 0.0" in await fetched(server, "/metrics")
+
+
+async def test_servers_that_differ_by_one_queue_are_found_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("namesrv.app.peers.COMPARE_S", 0.2)
+    monkeypatch.setattr("namesrv.core.peer_views.LASTING_MS", 1_000)
+    ports = [free_port(), free_port()]
+    one, two = (f"127.0.0.1:{port}" for port in ports)
+    async with (
+        running(tmp_path / "one", port=ports[0], peers=f"{one};{two}", http=True) as first,
+        running(tmp_path / "two", port=ports[1], peers=f"{one};{two}") as second,
+    ):
+        for server, queues in ((first, 8), (second, 9)):
+            broker, body = await Line.to(server), registration_body(TOPIC, "Other", readQueueNums=queues)
+            await broker.request(RequestCode.REGISTER_BROKER, BROKER, body)
+        await eventually(lambda: logged(first, "peer_differs"), seconds=SOON_S, what="the difference is found")
+        (line,) = logged(first, "peer_differs")
+        assert (line["differences"], line["sample"]) == (1, [f"{two}: topics of broker-a"])
+        labels = f'broker="broker-a",cluster="C",kind="topics",peer="{two}"'
+        assert f"rocketmq_namesrv_peer_difference{{{labels}}} 1.0" in await fetched(first, "/metrics")
+        listing = await fetched(first, "/v1/peers")
+        named = {"cluster": "C", "brokerName": "broker-a", "kind": "topics"}
+        assert listing["peers"] == [{"address": two, "problem": None, "differences": [named]}]
+        await broker.request(
+            RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other", counter=2, readQueueNums=8)
+        )
+
+        async def agree():
+            listing = await fetched(first, "/v1/peers")
+            return listing["peers"][0]["differences"] == []
+
+        async with asyncio.timeout(SOON_S):
+            while not await agree():
+                await asyncio.sleep(0.1)
+        digests = [server._peers.views.digests.clusters["C"].digest for server in (first, second)]
+        assert digests[0] == digests[1]
+        assert [view["digest"] for view in (await fetched(first, "/v1/peers"))["clusters"]] == [f"{digests[0]:012x}"]
