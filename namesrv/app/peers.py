@@ -37,7 +37,7 @@ LOOK_S: Final = 1.0
 COMPARE_S: Final = 10.0
 #: Differences that a line of the log names.
 _NAMED_MAX: Final = 5
-#: How long a peer may take to answer. A query may wait for the first look and for its route, and clients wait 3 s.
+#: How long a peer may take to answer; clients wait 3 s for theirs.
 PEER_TIMEOUT_MS: Final = 1_000
 #: A peer's route of a topic is used for so long.
 ROUTE_MS: Final = 1_000
@@ -72,7 +72,7 @@ class _KeptRoutes:
 
 
 class Peers:
-    """What the other NameServers know; `learn` runs once, from the start."""
+    """What the other NameServers know; `begin` runs once, before there are queries, and then `learn`."""
 
     def __init__(
         self,
@@ -94,8 +94,6 @@ class Peers:
         self._runner = CooperativeRunner()
         #: Lasting differences that were logged.
         self._logged: list[Difference] = []
-        #: Set once every peer has answered the first look, or failed to.
-        self.looked = asyncio.Event()
         self._routes: dict[str, _KeptRoutes] = {}
         self._routes_bytes = 0
         self._places = asyncio.Semaphore(REQUESTS_MAX)
@@ -110,22 +108,23 @@ class Peers:
             if isinstance(event, BrokerRegistered | BrokerRemoved | TopicsChangedByAdmin):
                 self.views.digests.changed(event.broker_name)
 
-    async def learn(self) -> None:
-        """Look at the peers until every broker that they list has registered here, or the time is over."""
-        began_ms, why = self._clock.now_ms(), ""
+    async def begin(self) -> None:
+        """Take the first look, which lasts until every peer has answered or failed to."""
         away = self._state.away_sets.away()
         self.cold.known = frozenset((known.broker_name, at) for known in away for at in known.broker_addrs.values())
+        await self._look()
+        self._event_log.cold_start(COLD_START_BEGAN, peers=self.cold.usable, brokers=self.cold.missing())
+
+    async def learn(self) -> None:
+        """Look on until every broker that peers list has registered here, or the time is over."""
+        began_ms, why = self._clock.now_ms(), ""
         try:
-            await self._look()
-            self._event_log.cold_start(COLD_START_BEGAN, peers=self.cold.usable, brokers=self.cold.missing())
-            self.looked.set()
             while not (why := self.cold.why_over(self._clock.now_ms())):
                 await asyncio.sleep(LOOK_S)
                 await self._look()
         finally:
             brokers = self.cold.missing()
             self.cold.end()
-            self.looked.set()
             self._routes.clear()
             self._event_log.cold_start(
                 COLD_START_ENDED,
@@ -150,7 +149,6 @@ class Peers:
 
     async def route(self, topic: str, own: Callable[[str], TopicRouteData | None]) -> LearnedRoute:
         """Return our route of a topic, as `own` reads it, with what the peers know of missing brokers."""
-        await self.looked.wait()
         answers = await self._answers(topic) if self.cold.usable else []
         # Read only now: brokers may have registered meanwhile.
         acts = self._settings.config.support_acting_master

@@ -160,6 +160,10 @@ class NameServer:
             self._role_addresses.restore()
             await self._role_addresses.read_file()
             followed += [self._role_addresses.follow_role_addresses, self._role_addresses.check_role_addresses]
+        if self._peers is not None:
+            # Before the port is open: queries would wait for it and fill the queue, and clients find other servers.
+            await self._tasks.attempt(self._peers.begin(), _LEARN)
+            followed.append(self._peers.compare_peers)
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
         running_effects = self._tasks.keep_running(
@@ -169,9 +173,6 @@ class NameServer:
         serialize_type = config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)
-        if self._peers is not None:
-            await self._peers.looked.wait()
-            followed.append(self._peers.compare_peers)
         if (recorder := self._recorder) is None:
             await self._process.serve(*followed)
         else:

@@ -38,6 +38,8 @@ class LearnedRoute(NamedTuple):
     route: TopicRouteData | None
     #: Broker name -> the peer of whom members of the set were learned.
     learned_from: Mapping[str, str]
+    #: These sets, with their members here and at the peer.
+    sets: Mapping[str, RegisteredSet]
 
 
 class _Listing(NamedTuple):
@@ -135,7 +137,7 @@ class ColdStart:
         """
         merged = _Parts(own)
         offered = _Parts(*reversed(answers))
-        learned_from: dict[str, str] = {}
+        sets: dict[str, RegisteredSet] = {}
         for name in dict.fromkeys((*merged.queues, *offered.queues)):
             broker_set = self._merged_set(name)
             if broker_set is None:
@@ -149,13 +151,14 @@ class ColdStart:
                     merged.mappings[name] = offered.mappings[name]
             if (queue_data := merged.queues.get(name)) is None:
                 continue
-            learned_from[name] = self._learned[name].peer
+            sets[name] = broker_set
             acting = support_acting_master and acts_for_master(broker_set, queue_data)
             merged.sets[name] = broker_data(broker_set, acting=acting)
             for member in broker_set.members.values():
                 if servers := offered.filter_servers.get(member.address):
                     merged.filter_servers.setdefault(member.address, servers)
-        return LearnedRoute(merged.route(own) if learned_from else own, learned_from)
+        learned_from = {name: self._learned[name].peer for name in sets}
+        return LearnedRoute(merged.route(own) if sets else own, learned_from, sets)
 
     def _merged_set(self, name: str) -> RegisteredSet | None:
         """Return a set with its missing members; None if none is missing."""

@@ -173,16 +173,16 @@ class RouteRequestHandler:
         self, request: RemotingCommand, learn: "Learn", topic: str, dialect: Dialect, zone: str, audience: int
     ) -> RemotingCommand:
         """Answer a route with what peers know, which is kept nowhere; nor does it count as a fetch of ours."""
-        route, learned_from = await learn(topic, self._route_of)
+        route, _, sets = await learn(topic, self._route_of)
         if route is None:
             self._counters.not_found += 1
             raise TopicNotExist(topic)
         if zone:
             route, dialect = in_zone(route, zone), Dialect.BARE_INTEGER_KEYS
-        body = encode(self._state.role_addresses.for_audience(route, audience), dialect)
+        body = encode(self._state.role_addresses.for_audience(route, audience, sets), dialect)
         self._counters.found.observe(len(body))
         self._counters.cold += 1
-        self._counters.learned += bool(learned_from)
+        self._counters.learned += bool(sets)
         return request.reply(body=body)
 
     def _route_of(self, topic: str) -> TopicRouteData | None:

@@ -12,6 +12,7 @@ from remoting.protocol.shapes.route import TopicRouteData
 ONE, TWO = "ns-1:9876", "ns-2:9876"
 OTHER = "broker-b"
 PERIOD_MS = 30_000
+NOTHING = (None, {}, {})
 
 
 class Site:
@@ -71,7 +72,7 @@ def test_set_that_has_not_registered_is_answered_as_a_peer_knows_it():
 def test_topic_that_neither_we_nor_peers_have_has_no_route():
     site = Site()
     site.lists(ONE, A)
-    assert site.route() == (None, {})
+    assert site.route() == NOTHING
 
 
 def test_set_that_has_the_topic_and_is_not_listed_is_left_out():
@@ -96,7 +97,7 @@ def test_queues_are_ours_once_the_member_that_has_them_is_here(registered, queue
 def test_topic_that_a_registered_master_lacks_is_not_learned_of_its_peers():
     site = Site(A)
     site.lists(ONE, PAIR)
-    assert site.cold.merged(None, [answer(PAIR)], support_acting_master=False) == (None, {})
+    assert site.cold.merged(None, [answer(PAIR)], support_acting_master=False) == NOTHING
 
 
 def test_broker_that_left_here_is_not_learned_again_from_a_peer_that_still_lists_it():
@@ -179,7 +180,7 @@ def test_own_route_is_untouched_once_nothing_is_missing():
     site = Site(A)
     site.lists(ONE, A)
     own = routes.route_of(site.tables, TOPIC, support_acting_master=False, order_topic_conf="order")
-    assert site.cold.merged(own, [answer(A, B)], support_acting_master=False) == (own, {})
+    assert site.cold.merged(own, [answer(A, B)], support_acting_master=False) == (own, {}, {})
     assert site.cold.merged(own, [answer(A, B)], support_acting_master=False).route is own
 
 
@@ -200,7 +201,7 @@ def test_cold_start_is_over_after_120_seconds_and_nothing_is_learned_any_more():
     assert site.cold.why_over(COLD_MS_MAX - 1) == ""
     assert site.cold.why_over(COLD_MS_MAX) == "time"
     site.cold.end()
-    assert (site.cold.is_over, site.route(answer(A))) == (True, (None, {}))
+    assert (site.cold.is_over, site.route(answer(A))) == (True, NOTHING)
 
 
 def test_peer_that_does_not_answer_is_ignored_until_it_does_and_each_reason_is_new_once():
@@ -208,7 +209,7 @@ def test_peer_that_does_not_answer_is_ignored_until_it_does_and_each_reason_is_n
     site.lists(ONE, A)
     assert [site.cold.lose(ONE, why) for why in ("hangs", "hangs", "refused")] == [True, False, True]
     assert (site.cold.usable, site.cold.problems) == ([], {ONE: "refused"})
-    assert site.route(answer(A)) == (None, {})
+    assert site.route(answer(A)) == NOTHING
     site.lists(ONE, A)
     assert (site.cold.usable, site.cold.problems) == ([ONE], {})
     assert set(brokers_in(site.route(answer(A)))) == {BROKER}
