@@ -85,6 +85,14 @@ async def test_client_of_a_started_server_gets_what_a_peer_knows_until_the_broke
         assert (peer.count(LISTING), peer.count(ROUTE)) == asked
 
 
+async def test_cold_start_is_in_the_history(tmp_path):
+    folder = tmp_path / "history"
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, history_dir=str(folder)) as server:
+        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+    written = "".join(file.read_text() for file in folder.rglob("*") if file.is_file())
+    assert all(f'"{event}"' in written for event in ("cold_start_began", "cold_start_ended"))
+
+
 async def test_brokers_and_peers_get_only_what_is_registered(tmp_path):
     async with (
         peers(Known(broker_a=AT, broker_b="10.0.0.2:10911")) as (peer,),
@@ -271,7 +279,9 @@ async def test_servers_that_differ_by_one_queue_are_found_and_named(tmp_path, mo
         (line,) = logged(first, "peer_differs")
         assert (line["differences"], line["sample"]) == (1, [f"{two}: topics of broker-a"])
         labels = f'broker="broker-a",cluster="C",kind="topics",peer="{two}"'
-        assert f"rocketmq_namesrv_peer_difference{{{labels}}} 1.0" in await fetched(first, "/metrics")
+        metrics = await fetched(first, "/metrics")
+        assert f"rocketmq_namesrv_peer_difference{{{labels}}} 1.0" in metrics
+        assert 'rocketmq_namesrv_view_digest{cluster="C"}' in metrics
         listing = await fetched(first, "/v1/peers")
         named = {"cluster": "C", "brokerName": "broker-a", "kind": "topics"}
         assert listing["peers"] == [{"address": two, "problem": None, "differences": [named]}]
