@@ -142,8 +142,8 @@ class Peers:
             if self.cold.is_over:
                 await self._look()
                 lasting = self.views.differences.lasting(self._clock.now_ms())
-                if new := [each for each in lasting if each not in self._logged]:
-                    named = [f"{each.peer}: {each.kind} of {each.broker_name}" for each in new[:_NAMED_MAX]]
+                if new := [found for found in lasting if found not in self._logged]:
+                    named = [f"{found.peer}: {found.kind} of {found.broker_name}" for found in new[:_NAMED_MAX]]
                     self._event_log.write(PEER_DIFFERS, differences=len(lasting), sample=named)
                 self._logged = lasting
 

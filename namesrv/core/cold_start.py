@@ -187,8 +187,8 @@ class ColdStart:
 
     def _problem(self, places: set[tuple[str, str]], now_ms: int) -> str:
         """Return why brokers at these places, by name and address, are of another fleet; blank if they may be ours."""
-        rows = ((each.broker_name, member) for each in self._tables.brokers.sets() for member in each.members.values())
-        own = {(name, member.address) for name, member in rows}
+        sets = self._tables.brokers.sets()
+        own = {(known.broker_name, member.address) for known in sets for member in known.members.values()}
         if not places or not places.isdisjoint(own):
             return ""
         if self.known and places.isdisjoint(self.known):

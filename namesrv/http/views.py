@@ -328,8 +328,8 @@ class PeersViews:
             return shapes.PeerListing(is_cold=False, missing_brokers=0, clusters=[], peers=[])
         cold, now_ms = self._peers.cold, self._clock.now_ms()
         lasting = defaultdict[str, list[shapes.PeerDifference]](list)
-        for each in self._peers.differences.lasting(now_ms):
-            lasting[each.peer].append(view_of(shapes.PeerDifference, each))
+        for difference in self._peers.differences.lasting(now_ms):
+            lasting[difference.peer].append(view_of(shapes.PeerDifference, difference))
         return shapes.PeerListing(
             is_cold=not cold.is_over,
             missing_brokers=cold.missing(),
