@@ -3,8 +3,10 @@
 `COLD_STARTS=100 pytest tests/integration/test_java_cold_start.py` restarts them as often.
 """
 
+import json
 import os
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -44,7 +46,7 @@ def cluster(module_lab, mqadmin):
     java = module_lab.java_name_server("java")
     peers = ";".join([*(f"127.0.0.1:{port}" for port in ports), java.address])
     ours = [
-        module_lab.kept(OurNameServer(module_lab.folder, f"ours-{port}", port=port, peers=peers)).start()
+        module_lab.kept(OurNameServer(module_lab.folder, f"ours-{port}", port=port, peers=peers, http=True)).start()
         for port in ports
     ]
     addresses = [server.address for server in (*ours, java)]
@@ -62,6 +64,11 @@ def cluster(module_lab, mqadmin):
 
 
 NAMES = {"broker-a", "broker-b"}
+
+
+def digests(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/v1/peers") as answer:
+        return tuple((view["cluster"], view["digest"]) for view in json.load(answer)["clusters"])
 
 
 def asked_while_starting(server):
@@ -123,6 +130,8 @@ def test_server_is_as_ever_once_all_brokers_have_registered(cluster):
     theirs, mine = (each.caller.route("second") for each in (cluster.java, server))
     key = lambda data: data["brokerName"]  # noqa: E731
     assert sorted(mine["queueDatas"], key=key) == sorted(theirs["queueDatas"], key=key)
+    same = lambda: len({digests(each) for each in cluster.ours}) == 1 and digests(server)  # noqa: E731
+    wait_until(same, seconds=2 * START_S, what="both know the same of the brokers")
     # Neither a Java peer nor one of ours differs; the other server was there for longer than a difference takes.
     assert [each.process.text().count("peer_differs") for each in cluster.ours] == [0, 0]
 
