@@ -331,6 +331,8 @@ NS_LIFECYCLE: Final = RowFamily(
             "ready": "it serves",
             "stopping": "it stops, as requested",
             "configured": "a property that routes depend on was changed",
+            "cold_start_began": "clients get brokers that peers know and that have not registered here (NameServer)",
+            "cold_start_ended": "clients get registered brokers alone (NameServer)",
             "etcd_lost": "the store does not answer (controller)",
             "etcd_restored": "the store answers again (controller)",
             "leader_gained": "it leads the controllers from now on (controller)",

@@ -36,6 +36,7 @@ LONG = (
     "faults/test_cut_off_controller.py",
     "integration/test_java_registration.py",
     "integration/test_java_role_addresses.py",
+    "integration/test_java_cold_start.py",
     "dashboards/test_boards_live.py",
     "simulation/test_simulated_histories.py",
     "scaling_simulation/test_resize_histories.py",

@@ -5,7 +5,7 @@ from controller.http.master_views import MasterViews
 from controller.http.scaling_views import AutoscalerViews, ScalingViews
 from controller.http.switchover_views import CallbackViews, SwitchoverViews
 from controller.http.views import ElectionViews, SetViews
-from namesrv.http.views import LookupViews, NameServerViews
+from namesrv.http.views import LookupViews, NameServerViews, PeersViews
 from offsets.http.commits import CommitViews
 from offsets.http.manager_views import ManagerViews
 from offsets.http.order import OrderViews
@@ -26,7 +26,9 @@ CONTROLLER_ENDPOINTS = (
     *_paths(ProbeViews, SetViews, MasterViews, SwitchoverViews, ElectionViews, CallbackViews, ScalingViews),
     *_paths(AutoscalerViews, PastLifeViews, AnalysisViews, ConfigViews),
 )
-NAMESRV_ENDPOINTS = _paths(ProbeViews, NameServerViews, PastRouteViews, PastLifeViews, ConfigViews, LookupViews)
+NAMESRV_ENDPOINTS = _paths(
+    ProbeViews, NameServerViews, PeersViews, PastRouteViews, PastLifeViews, ConfigViews, LookupViews
+)
 OFFSET_MANAGER_ENDPOINTS = _paths(
     ProbeViews, ConfigViews, ManagerViews, ReadingViews, RepairViews, RestoreViews, CommitViews, OrderViews
 )

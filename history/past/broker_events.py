@@ -43,6 +43,8 @@ SENTENCES: Final = {
     "clock_set": "the clock of this server is set {reason}",
     "recording_resumed": "this server records again: {reason} since {unobserved_from}, {dropped} in number",
     "tick": "this server was paused for {interval_ms} ms, and observed nothing",
+    "cold_start_began": "clients get what other NameServers know of brokers that have not registered here: {reason}",
+    "cold_start_ended": "clients get registered brokers alone: {reason}",
     "leader_gained": "this controller leads: {reason}",
     "leader_lost": "this controller no longer leads: {reason}",
     "etcd_lost": "this controller's store does not answer: {reason}",

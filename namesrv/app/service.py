@@ -42,11 +42,14 @@ from serving.telemetry.telemetry import Telemetry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from namesrv.app.peers import Peers
     from serving.http.paths import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
 
 _REMOVE: Final = "remove_lost_brokers"
+_LEARN: Final = "learn_of_peers"
+_ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
 class ConnectionCleanup:
@@ -108,24 +111,29 @@ class NameServer:
         # What changes it: requests, lost connections, and the scan below. Their effects wait in a queue.
         watches = self._watches = Watches(state, settings, self._process.http_streams_max, clock, event_log)
         away = self._away_sets = AwaySetStore(config.broker_set_store_path, state, clock, event_log)
-        records = event_log.record, watches.cluster.record, away.record
+        self._client = self._process.make_client()
+        peers = self._peers = self._peers_of(config)
+        records = event_log.record, watches.cluster.record, away.record, *([peers.record] if peers else [])
         effects = self._effects = EffectRunner(state.tables.live, event_log, tasks, *records)
         self._perform = effects.perform
         runner = self._runner = CooperativeRunner()
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
+        routes = self._routes = RouteRequestHandler(state, settings, clock, runner)
+        if peers is not None:
+            routes.learn, routes.topic_digests = peers.route, peers.views.digests.topics
         requests = RequestTable(
             BrokerRequestHandler(state, settings, clock, runner, effects.perform),
-            RouteRequestHandler(state, settings, clock, runner),
+            routes,
             OperatorRequestHandler(state, settings, runner, effects.perform),
         )
         event_log.lost = self._connection_lost
         # What peers reach, and what reaches them.
         self._server = self._process.make_listener(
-            AttributedDispatcher(requests, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
+            AttributedDispatcher(requests, BROKER_CODES, _ROUTE),
             event_log,
             ServerOptions(
-                urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
-                cached_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                urgent=frozenset() if peers else frozenset({_ROUTE}),
+                cached_code=_ROUTE,
                 body_limits=BODY_LIMITS,
                 audience_of=state.role_addresses.audience_of if config.role_address_file else None,
                 is_protected=state.tables.live.has_registered_over,
@@ -138,7 +146,6 @@ class NameServer:
         if workers is not None:
             workers.report_end = event_log.route_worker_ended
             self._process.health.has_workers = lambda: workers.are_ready
-        self._client = self._process.make_client()
         # Where clients get other addresses of brokers: the rules, and checks of where these addresses lead.
         self._role_addresses = RoleAddressKeeper(
             config, state.role_addresses, self._server.reclassify, self._client, clock, event_log, tasks
@@ -159,11 +166,16 @@ class NameServer:
             self._role_addresses.restore()
             await self._role_addresses.read_file()
             followed += [self._role_addresses.follow_role_addresses, self._role_addresses.check_role_addresses]
+        if self._peers is not None:
+            # Before the port is open: queries would wait for it and fill the queue, and clients find other servers.
+            await self._tasks.attempt(self._peers.begin(), _LEARN)
+            followed.append(self._peers.compare_peers)
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
         running_effects = self._tasks.keep_running(
             partial(self._effects.run_effects, self._server, self._client), RUN_EFFECTS
         )
+        learning = self._tasks.start(self._learn(self._peers), _LEARN) if self._peers else None
         serialize_type = config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)
@@ -172,6 +184,8 @@ class NameServer:
         else:
             followed.append(recorder.take_snapshots)
             await self._process.serve(*followed, measure=partial(recorder.measure, self._state.route_cache.counts))
+        if learning is not None:
+            learning.cancel()
         # Brokers that leave from now on do so because this server stops.
         await self._away_sets.store()
         self._watches.close()
@@ -179,6 +193,24 @@ class NameServer:
         self._cleanup.stop()
         await self._process.close(self._client.close)
         running_effects.cancel()
+
+    def _peers_of(self, config: NameServerConfig) -> "Peers | None":
+        """Return what asks the other NameServers of the option; None without any."""
+        if not config.peers:
+            return None
+        from namesrv.app.peers import Peers, peers_of  # noqa: PLC0415  # nothing of it is loaded without peers
+
+        addresses = peers_of(config)
+        parts = self._state, self._settings, self._client, self._clock, self._event_log
+        return Peers(addresses, *parts) if addresses else None
+
+    async def _learn(self, peers: "Peers") -> None:
+        """Answer route queries with what peers know as long as brokers are missing; then at once, as ever."""
+        try:
+            await peers.learn()
+        finally:
+            self._routes.learn = None
+            self._server.set_urgent((_ROUTE,))
 
     def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""
@@ -200,9 +232,11 @@ class NameServer:
             clock=self._clock,
             watches=self._watches,
             workers=self._server.workers,
+            peers=self._peers.views if self._peers else None,
         )
         health, metrics = self._process.health, NameServerMetrics(measured).text
-        views = views_of(self._state, self._settings, health, self._clock, self._watches, self._server.address, metrics)
+        known = self._state, self._settings, health, self._clock, self._watches
+        views = views_of(*known, self._server.address, metrics, self._routes, measured.peers)
         return endpoints_of(*views)
 
     async def _scan(self) -> None:

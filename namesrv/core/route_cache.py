@@ -26,6 +26,9 @@ class RouteCounts(msgspec.Struct):
     error: int = 0
     #: Those for one zone, whose answers are made anew each time.
     zoned: int = 0
+    #: Those that waited for what peers know, after a start, and how many of them were answered with some of it.
+    cold: int = 0
+    learned: int = 0
     #: Those that were answered with a route, by the size of its body.
     found: Histogram = msgspec.field(default_factory=lambda: Histogram(BODY_BYTES_BOUNDS))
 

@@ -61,7 +61,7 @@ def route_of(
     mapped = {name: mapping for name, mapping in (mappings or {}).items() if name in queues}
     return TopicRouteData(
         broker_datas=[
-            broker_data(broker_set, acting=may_act and _may_act(broker_set, queues[broker_set.broker_name]))
+            broker_data(broker_set, acting=may_act and acts_for_master(broker_set, queues[broker_set.broker_name]))
             for broker_set in sets
         ],
         filter_server_table=filter_servers,
@@ -108,7 +108,7 @@ def broker_data(broker_set: RegisteredSet, *, acting: bool = False) -> BrokerDat
     )
 
 
-def _may_act(broker_set: RegisteredSet, queue_data: QueueData) -> bool:
+def acts_for_master(broker_set: RegisteredSet, queue_data: QueueData) -> bool:
     """Return whether a slave acts for the master; never while the queues still count as writable."""
     return broker_set.has_acting_master and not queue_data.perm & PERM_WRITE
 

@@ -6,7 +6,7 @@ It is imported once the remoting port is open, because importing prometheus-clie
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv.core import cluster_summary
 from namesrv.core.change_log import GapReason
@@ -23,6 +23,9 @@ from serving.metrics.label_values import release_of
 from serving.telemetry.events import Measure
 from serving.telemetry.exposition import Histograms, ServerMetrics, ServerSources
 
+if TYPE_CHECKING:
+    from namesrv.core.peer_views import PeerViews
+
 #: Clusters, or brokers, that are read at a time.
 _AT_ONCE: Final = 100
 
@@ -34,6 +37,8 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     watches: Watches
     #: None without any.
     workers: WorkerPool | None
+    #: None without the option `peers`.
+    peers: "PeerViews | None" = None
 
 
 class NameServerMetrics(ServerMetrics[NameServerConfig]):
@@ -45,6 +50,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         return chain(
             self._routes(),
             self._route_workers(),
+            self._peers(),
             self._watchers(),
             self._clusters(),
             self._brokers(),
@@ -62,9 +68,10 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         found = sum(counts.found.buckets)
         for result, count in (("found", found), ("not_found", counts.not_found), ("error", counts.error)):
             yield Measure(catalogue.ROUTE_QUERIES, count, (result,))
-        hits = found - answers.misses - counts.zoned
+        hits = found - answers.misses - counts.zoned - counts.cold
         for result, count in (("hit", hits), ("miss", answers.misses), ("invalidated", answers.invalidated)):
             yield Measure(catalogue.ROUTE_CACHE, count, (result,))
+        yield Measure(catalogue.LEARNED_ANSWERS, counts.learned)
         yield Measure(catalogue.WATCHED_ROUTES, len(self._sources.state.route_fetches))
         yield Measure(catalogue.KV_ENTRIES, sum(map(len, self._sources.settings.kv.table.values())))
 
@@ -75,6 +82,22 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             yield Measure(catalogue.ROUTE_WORKER_CONNECTIONS, workers.connections)
             yield Measure(catalogue.ROUTE_WORKER_CPU, workers.cpu_s)
             yield Measure(catalogue.ROUTE_WORKER_REQUESTS, workers.asked)
+
+    def _peers(self) -> Iterator[Measure]:
+        if (peers := self._sources.peers) is None:
+            yield Measure(catalogue.COLD, 0)
+            return
+        clock = self._sources.clock
+        to_unix_ms = clock.unix_ms() - clock.now_ms()
+        yield Measure(catalogue.COLD, int(not peers.cold.is_over))
+        for peer in peers.cold.peers:
+            yield Measure(catalogue.PEERS_IGNORED, int(peer in peers.cold.problems), (peer,))
+        for found in peers.differences.lasting(clock.now_ms()):
+            labels = found.cluster, found.broker_name, found.peer, found.kind
+            yield Measure(catalogue.PEER_DIFFERENCES, 1, labels)
+        for cluster, view in peers.digests.clusters.items():
+            yield Measure(catalogue.VIEW_DIGEST, view.digest, (cluster,))
+            yield Measure(catalogue.VIEW_CHANGED, (view.since_ms + to_unix_ms) / 1000, (cluster,))
 
     def _watchers(self) -> Iterator[Measure]:
         yield Measure(catalogue.WATCH_TOPICS, len(self._sources.watches.routes.log.keys))

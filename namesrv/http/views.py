@@ -5,9 +5,12 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from namesrv.core import cluster_summary
 from namesrv.core.cluster_gaps import lacks_topics, lost_topics
@@ -25,8 +28,10 @@ from namesrv.http.watches import Watches, plain_route, plain_route_text
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
+from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
+from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.history_views import HistoryReader, PastLifeViews, PastRouteViews
@@ -37,6 +42,9 @@ from serving.http.views import HttpRefused, NotFound, ViewRequest, requested_pag
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
 from serving.shapes import namesrv as shapes
+
+if TYPE_CHECKING:
+    from namesrv.core.peer_views import PeerViews
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
@@ -64,6 +72,8 @@ def views_of(
     watches: Watches,
     served_at: tuple[str, int],
     metrics: Callable[[], Awaitable[bytes]],
+    routes: RouteRequestHandler,
+    peers: "PeerViews | None" = None,
 ) -> tuple[object, ...]:
     """Return what answers all paths, in the order in which they are described; peers are served at `served_at`."""
 
@@ -73,7 +83,8 @@ def views_of(
     history = HistoryReader()
     return (
         ProbeViews(lambda: check_serving(NAMESRV.name, health), metrics),
-        NameServerViews(state, settings, health, clock, watches),
+        NameServerViews(state, settings, health, clock, watches, routes),
+        PeersViews(peers, clock),
         PastRouteViews(history, config),
         PastLifeViews(history, config),
         ConfigViews(NAMESRV, config),
@@ -85,13 +96,20 @@ class NameServerViews:
     """What is registered."""
 
     def __init__(
-        self, state: RouteState, settings: DurableSettings, health: Health, clock: Clock, watches: Watches
+        self,
+        state: RouteState,
+        settings: DurableSettings,
+        health: Health,
+        clock: Clock,
+        watches: Watches,
+        routes: RouteRequestHandler,
     ) -> None:
         self._state = state
         self._settings = settings
         self._health = health
         self._clock = clock
         self._watches = watches
+        self._routes = routes
         self._tables = state.tables
         self._topic_names = TopicNames(self._tables.topics)
         self._runner = CooperativeRunner()
@@ -175,10 +193,14 @@ class NameServerViews:
         ]
         return shapes.TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    @get("/v1/topics/{topic}/route", answer=TopicRouteData, parts=(_TOPIC,), refusals=(400, 404))
-    def route(self, request: ViewRequest) -> bytes:
+    @get("/v1/topics/{topic}/route", answer=shapes.TopicRouteView, parts=(_TOPIC,), refusals=(400, 404))
+    async def route(self, request: ViewRequest) -> bytes:
         """The route of a topic for a client without a zone, always with the brokers' own addresses."""
         topic = request.path["topic"]
+        learned = await self._routes.learn(topic, self._route_of) if self._routes.learn is not None else None
+        if learned is not None and learned.route is not None and learned.learned_from:
+            parts = structs.asdict(learned.route)
+            return encode(shapes.TopicRouteView(**parts, learned_from=dict(learned.learned_from)), Dialect.STANDARD)
         route = plain_route_text(self._state, self._settings, topic)
         if route is None:
             may_be_away = "; sets that are away may have it, see /v1/broker-sets/away"
@@ -289,6 +311,36 @@ class NameServerViews:
             data_version=row.data_version,
             lacks_topics=lacks_topics(self._tables, broker_set, member),
             lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
+        )
+
+
+class PeersViews:
+    """What other NameServers know otherwise."""
+
+    def __init__(self, peers: "PeerViews | None", clock: Clock) -> None:
+        self._peers = peers
+        self._clock = clock
+
+    @get("/v1/peers", refusals=(400,))
+    def peers(self) -> shapes.PeerListing:
+        """Other NameServers (`peers`), what they have known otherwise for a minute, and digests of our own view."""
+        if self._peers is None:
+            return shapes.PeerListing(is_cold=False, missing_brokers=0, clusters=[], peers=[])
+        cold, now_ms = self._peers.cold, self._clock.now_ms()
+        lasting = defaultdict[str, list[shapes.PeerDifference]](list)
+        for difference in self._peers.differences.lasting(now_ms):
+            lasting[difference.peer].append(view_of(shapes.PeerDifference, difference))
+        return shapes.PeerListing(
+            is_cold=not cold.is_over,
+            missing_brokers=cold.missing(),
+            clusters=[
+                shapes.ClusterView(cluster=name, digest=f"{view.digest:012x}", age_ms=now_ms - view.since_ms)
+                for name, view in sorted(self._peers.digests.clusters.items())
+            ],
+            peers=[
+                shapes.ListedPeer(address=peer, problem=cold.problems.get(peer), differences=lasting[peer])
+                for peer in cold.peers
+            ],
         )
 
 

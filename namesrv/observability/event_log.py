@@ -29,6 +29,7 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.server.observer import Peer, Rejection
 from serving.config.stored_config import NotStored
+from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 from serving.metrics.counters import OTHER
 from serving.metrics.server_counters import ServerCounters
@@ -102,6 +103,12 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def route_worker_ended(self, reason: str, pid: int, exit_code: int, connections: int) -> None:
         keys = {"reason": reason, "pid": pid, "exit_code": exit_code, "connections": connections}
         self.write(lines.ROUTE_WORKER_ENDED, **keys)
+
+    def cold_start(self, event: LogEvent, **keys: object) -> None:
+        """Log and record that a cold start began or ended."""
+        self.write(event, **keys)
+        if self.recorder is not None:
+            self.recorder.cold_start(event.name, ", ".join(f"{key} {value}" for key, value in keys.items()))
 
     # What operators changed
 

@@ -33,6 +33,34 @@ ROUTE_WORKER_ENDED: Final = error(
     "`silent` is lack of processor time; `not_started` is lack of memory, processes or files.",
 )
 
+COLD_START_BEGAN: Final = info(
+    "cold_start_began",
+    ("peers", "brokers"),
+    "After the start, `brokers` brokers that `peers` list have not registered here yet: clients get them all the same.",
+    "Nothing, unless `peers` is empty: then clients get registered brokers alone; see `peer_ignored`.",
+)
+COLD_START_ENDED: Final = info(
+    "cold_start_ended",
+    ("reason", "brokers", "learned_answers", "duration_ms"),
+    "From now on clients get registered brokers alone: all have `registered`, or the `time` is over, or the server "
+    "was `stopped`. `learned_answers` route queries were answered with brokers that peers know.",
+    "If `brokers` is not 0: so many are registered at peers and not here; name this server in their namesrvAddr.",
+)
+PEER_IGNORED: Final = warning(
+    "peer_ignored",
+    ("peer", "error"),
+    "A NameServer of the option `peers` does not answer, or is not believed; it is asked again at the next look.",
+    "Start it, or correct `peers`: all of them have to serve the same brokers.",
+)
+
+PEER_DIFFERS: Final = warning(
+    "peer_differs",
+    ("differences", "sample"),
+    "NameServers of the option `peers` have known other brokers or topics of a set than this server for a minute; "
+    "`sample` names those that are new, of all `differences`.",
+    "Follow the runbook NameServerViewsDiffer.",
+)
+
 # Brokers
 
 BROKER_REGISTERED: Final = info(
@@ -228,12 +256,13 @@ WATCHER_STALLED: Final = warning(
     "Check the client, which hangs; when it reconnects it gets what it missed, or is told of a gap.",
 )
 
+_OWN_LIFE: Final = (SCAN_SKIPPED, COLD_START_BEGAN, COLD_START_ENDED, PEER_IGNORED, PEER_DIFFERS)
 #: These events and those of any server, in the order of the page.
 EVENTS: Final = (
     *server_events.LIFE,
-    SCAN_SKIPPED,
+    *_OWN_LIFE,
     *server_events.MEANS,
-    *(event for event in events_in(globals()) if event is not SCAN_SKIPPED),
+    *(event for event in events_in(globals()) if event not in _OWN_LIFE),
     *server_events.SETTINGS,
     *server_events.TRAFFIC,
 )

@@ -62,6 +62,37 @@ ROUTE_CACHE: Final = Total(
 WATCHED_ROUTES: Final = Gauge(
     "watched_routes", "Topics of which it is noted who fetches their routes; queries for them take longer."
 )
+COLD: Final = Gauge(
+    "cold",
+    "1 while clients get brokers that peers know and that have not registered here since the start (`peers`), else 0.",
+)
+LEARNED_ANSWERS: Final = Total("learned_route_answers", "Route queries answered with brokers that peers know.")
+PEER_FAILURES: Final = Counter("peer_failures", "Requests to NameServers of `peers` that failed.", ("peer",))
+PEERS_IGNORED: Final = Gauge(
+    "peer_ignored", "1 for a NameServer of `peers` that does not answer, or is not believed; else 0.", ("peer",)
+)
+PEER_DIFFERENCES: Final = Gauge(
+    "peer_difference",
+    "1 for a broker set of which a NameServer of `peers` has known other `brokers` or `topics` for a minute; Java's "
+    "NameServers are compared by brokers alone.",
+    ("cluster", "broker", "peer", "kind"),
+    peer_labels=2,
+    label_sets_max=BROKERS_MAX,
+)
+VIEW_DIGEST: Final = Gauge(
+    "view_digest",
+    "Digest of the brokers and topics of a cluster, with `peers` alone: the same on NameServers that know the same.",
+    ("cluster",),
+    peer_labels=1,
+    label_sets_max=CLUSTERS_MAX,
+)
+VIEW_CHANGED: Final = Gauge(
+    "view_changed_timestamp_seconds",
+    "Since when the digest is this one, in Unix seconds.",
+    ("cluster",),
+    peer_labels=1,
+    label_sets_max=CLUSTERS_MAX,
+)
 ROUTE_CHANGE_KINDS: Final = (
     "topic_added",
     "topic_removed",
@@ -208,9 +239,10 @@ FAMILIES: Final = (
 )
 
 _LABELS: Final = """\
-Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address; the series of a
-broker end when it leaves the routes. `cluster` has at most 20 values and `broker` 1000, all others count as
-`__other__` and in `rocketmq_namesrv_label_overflow_total`. On Linux the `process_*` metrics are there too."""
+Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address, but
+`peer` one of the option `peers`; the series of a broker end when it leaves the routes. `cluster` has at most 20 values
+and `broker` 1000, all others count as `__other__` and in `rocketmq_namesrv_label_overflow_total`. On Linux the
+`process_*` metrics are there too."""
 
 
 def as_markdown() -> str:

@@ -11,6 +11,7 @@ from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
 from history.rows import BrokerRef, Moment, Record
 from history.schemas import ROLE_ADDRESS
+from history.server_rows import lifecycle
 from namesrv.core.role_addresses.checks import AddressMove
 from namesrv.core.role_addresses.rules import RoleAddressRule
 from namesrv.core.route_cache import RouteCounts
@@ -141,6 +142,9 @@ class RouteRecorder:
             wait_seconds_for_service=config.wait_for_service_seconds,
         )
         self._recorder.enqueue(rows.configured(properties))
+
+    def cold_start(self, event_type: str, reason: str) -> None:
+        self._recorder.enqueue(lifecycle(event_type, reason=reason))
 
     def role_address_moved(self, move: AddressMove) -> None:
         if (event := self._role_addresses.moved(move)) is not None:

@@ -230,6 +230,16 @@ class NameServerConfig(ServerConfig):
         at_once=True,
     )
 
+    peers: str = option(
+        "",
+        "peers",
+        AddressList(),
+        "Other NameServers of these brokers, ours or Java's, separated by ';'. After its start this server answers "
+        "route queries with what they know of brokers that have not registered here yet, for 120 s at most; blank: "
+        "off.",
+        Fixed("it decides whose routes clients get"),
+    )
+
     role_address_file: str = option(
         "",
         "roleAddressFile",

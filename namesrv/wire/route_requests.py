@@ -3,8 +3,9 @@
 Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from namesrv.core.cluster_gaps import gaps_of
 from namesrv.core.role_addresses.rules import PLAIN
@@ -23,8 +24,14 @@ from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.namesrv import ClusterInfoHeader, GetRouteInfoRequestHeader
 from remoting.protocol.shapes.route import TopicRouteData
 from remoting.protocol.shapes.route_fetches import RouteFetch, WatchedRoute, WatchRouteFetchesHeader
-from remoting.server.observer import Peer
+from remoting.server.observer import ConnectionKind, Peer
 from remoting.server.response_cache import PreparedResponse
+
+if TYPE_CHECKING:
+    from namesrv.core.cold_start import LearnedRoute
+
+    #: Returns the route of a topic with what peers know; takes what returns our own.
+    Learn = Callable[[str, Callable[[str], TopicRouteData | None]], Awaitable[LearnedRoute]]
 
 
 class RouteRequestHandler:
@@ -38,8 +45,14 @@ class RouteRequestHandler:
         self._runner = runner
         self._counters = state.route_cache.counts
         self._started_ms = clock.now_ms()
+        #: None unless brokers may be missing that peers know; then queries must not be urgent, as answers take a while.
+        self.learn: Learn | None = None
+        #: Returns the digests of all sets' topics; None without peers.
+        self.topic_digests: Callable[[], Mapping[str, int]] | None = None
 
-    def topic_route(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | PreparedResponse:
+    def topic_route(
+        self, request: RemotingCommand, peer: Peer
+    ) -> RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]:
         """Answer the route of a topic, from the cache if it was queried before; raises NotReady or TopicNotExist."""
         header = decode_fields(GetRouteInfoRequestHeader, request.ext_fields)
         if self._waits_for_brokers():
@@ -52,7 +65,12 @@ class RouteRequestHandler:
         answer: RemotingCommand | PreparedResponse | None = None
         if topic is not None:
             # A slave that looks for the members of its set needs their own addresses.
-            audience = PLAIN if topic.startswith(SYNC_BROKER_MEMBER_PREFIX) else peer.audience
+            is_of_broker = topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
+            audience = PLAIN if is_of_broker else peer.audience
+            if self.learn is not None and not (
+                is_of_broker or header.registered_only or peer.kind is ConnectionKind.BROKER
+            ):
+                return self._learned_route(request, self.learn, topic, dialect, zone, audience)
             if zone:
                 answer = self._zone_route(request, topic, zone, audience)
             else:
@@ -93,9 +111,9 @@ class RouteRequestHandler:
 
     def cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer all clusters and broker sets with every change up to now, however late the answer leaves."""
-        with_gaps = decode_fields(ClusterInfoHeader, request.ext_fields).with_away_broker_sets
-        steps = self._cluster_info_since(request, self._state.cluster_info.changes, with_gaps=with_gaps)
-        if with_gaps or self._state.cluster_info.is_long:
+        header = decode_fields(ClusterInfoHeader, request.ext_fields)
+        steps = self._cluster_info_since(request, self._state.cluster_info.changes, header)
+        if header.with_away_broker_sets or self._state.cluster_info.is_long:
             return self._runner.run(steps, peer.id, 0)
         return run_to_completion(steps)
 
@@ -151,6 +169,22 @@ class RouteRequestHandler:
         self._counters.zoned += 1
         return request.reply(body=body)
 
+    async def _learned_route(
+        self, request: RemotingCommand, learn: "Learn", topic: str, dialect: Dialect, zone: str, audience: int
+    ) -> RemotingCommand:
+        """Answer a route with what peers know, which is kept nowhere; nor does it count as a fetch of ours."""
+        route, _, sets = await learn(topic, self._route_of)
+        if route is None:
+            self._counters.not_found += 1
+            raise TopicNotExist(topic)
+        if zone:
+            route, dialect = in_zone(route, zone), Dialect.BARE_INTEGER_KEYS
+        body = encode(self._state.role_addresses.for_audience(route, audience, sets), dialect)
+        self._counters.found.observe(len(body))
+        self._counters.cold += 1
+        self._counters.learned += bool(sets)
+        return request.reply(body=body)
+
     def _route_of(self, topic: str) -> TopicRouteData | None:
         ordered = self._settings.config.order_message_enable
         route = self._state.route_of(topic, self._settings.kv.order_conf(topic) if ordered else None)
@@ -166,10 +200,13 @@ class RouteRequestHandler:
         return waited_ms < config.wait_for_service_seconds * 1000
 
     def _cluster_info_since(
-        self, request: RemotingCommand, changes: int, *, with_gaps: bool
+        self, request: RemotingCommand, changes: int, header: ClusterInfoHeader
     ) -> CooperativeTask[RemotingCommand]:
         text = yield from self._state.cluster_info.since(changes)
-        if with_gaps:
+        if header.with_topic_digests and self.topic_digests is not None:
+            digests = encode({"topicDigests": self.topic_digests()}, Dialect.STANDARD)
+            text = text[:-1] + b"," + digests[1:]
+        if header.with_away_broker_sets:
             to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
             gaps = yield from gaps_of(self._state, to_unix_ms)
             text = text[:-1] + b"," + encode(gaps, Dialect.STANDARD)[1:]

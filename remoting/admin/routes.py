@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, reading
 from remoting.admin.name_servers import delete_kv, kv_value, put_kv
-from remoting.protocol.codes import RequestCode
+from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 from remoting.protocol.shapes.namesrv import (
@@ -177,9 +177,22 @@ def route_view(topic: str) -> AdminRequest[TopicRouteData]:
     return AdminRequest(request, reading(TopicRouteData))
 
 
+def registered_route(topic: str) -> AdminRequest[TopicRouteData | None]:
+    """Request the route of a topic (105) without what the NameServer has learned of others; None for no such topic."""
+    header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True, registered_only=True)
+    request = command(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+    return AdminRequest(request, reading(TopicRouteData), {ResponseCode.TOPIC_NOT_EXIST: None})
+
+
 def cluster_view() -> AdminRequest[ClusterInfo]:
     """Request all brokers (106). Source: docs/protocol/namesrv.md 2.7."""
     return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO), reading(ClusterInfo))
+
+
+def digested_cluster_view() -> AdminRequest[ClusterInfo]:
+    """Request the same with digests of the topics, which NameServers of ours that have peers know."""
+    header = ClusterInfoHeader(with_topic_digests=True)
+    return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO, header), reading(ClusterInfo))
 
 
 def topics_view() -> AdminRequest[list[str]]:

@@ -4,7 +4,7 @@ Answers to `NettyRemotingAbstract.processRequestCommand` (docs/protocol/remoting
 decided in `request_queue.py`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from traceback import clear_frames
 from typing import Final, Protocol
@@ -57,7 +57,7 @@ class RequestProcessor:
         self._serialize_type = options.serialize_type
         self._observer = observer
         self._statistics = statistics
-        self._urgent = {code: statistics.latencies_of(code) for code in options.urgent}
+        self.set_urgent(options.urgent)
         code, oneway = options.cached_code, options.oneway
         # Cached frames have JSON headers.
         is_json = options.serialize_type is SerializeType.JSON
@@ -69,6 +69,13 @@ class RequestProcessor:
         self.oneway = None if oneway is None else OnewayFastPath(oneway, statistics)
         # Bound once: each of many thousand connections would have methods of its own.
         self.new_plain_reader, self._read_plain, self._refuse_body = self.new_reader, self._read, self._refuse
+
+    def is_urgent(self, code: int) -> bool:
+        return code in self._urgent
+
+    def set_urgent(self, codes: Iterable[int]) -> None:
+        """Process these codes at once from now on; others wait in the queue, where an answer may take a while."""
+        self._urgent = {code: self._statistics.latencies_of(code) for code in codes}
 
     def drain(self) -> None:
         """Answer GO_AWAY from now on to peers that understand it (docs/protocol/remoting.md 11.5)."""

@@ -3,9 +3,10 @@
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics
-from remoting.protocol.shapes.route import BrokerData, DataVersion
+from remoting.protocol.shapes.route import BrokerData, DataVersion, TopicRouteData
 from remoting.protocol.shapes.route_fetches import RouteFetch, RouteVersion
 
 
@@ -261,3 +262,48 @@ class ClusterWatchGap(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """Data of an event `gap`: changes may be missing; read /v1/brokers again."""
 
     reason: str
+
+
+class TopicRouteView(TopicRouteData, frozen=True, kw_only=True, rename="camel"):
+    """The route of a topic; after a start, with what was learned of peers."""
+
+    #: Broker name -> the peer of whom brokers of the set were learned that have not registered here since the start.
+    learned_from: dict[str, str] | UnsetType = UNSET
+
+
+class PeerDifference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A broker set of which a peer has known something else than this server for a minute."""
+
+    cluster: str
+    broker_name: str
+    kind: Literal["brokers", "topics"]
+
+
+class ListedPeer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Another NameServer."""
+
+    address: str
+    #: Why it is ignored; null if it is not.
+    problem: str | None
+    differences: list[PeerDifference]
+
+
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What this server knows of a cluster, in a number: the same at servers that know the same."""
+
+    cluster: str
+    digest: str
+    #: Since when it is this one.
+    age_ms: int
+
+
+class PeerListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The other NameServers, and our own view."""
+
+    #: Clients get brokers that peers know and that have not registered here since the start.
+    is_cold: bool
+    #: How many those are.
+    missing_brokers: int
+    #: Empty without peers.
+    clusters: list[ClusterView]
+    peers: list[ListedPeer]

@@ -20,6 +20,8 @@ DELIBERATELY_UNUSED = {
     "rocketmq_offset_manager_label_overflow_total": "No peer names a label of its metrics.",
     "rocketmq_offset_manager_log_suppressed_total": "No broker or peer causes many lines of it.",
     "rocketmq_offset_manager_tls_certificate_expiry_timestamp_seconds": "It serves without TLS, behind a proxy.",
+    "rocketmq_namesrv_view_changed_timestamp_seconds": "The age of a digest is read beside it, at /v1/peers.",
+    "rocketmq_namesrv_view_digest": "Its number says nothing; NameServers compare their topics themselves.",
     "rocketmq_namesrv_watch_events_total": "Each watcher gets as many as its topics change; gaps are shown.",
     "rocketmq_namesrv_watch_topics": "Programs choose what they watch; the number of watchers is shown.",
 }

@@ -17,6 +17,8 @@ from namesrv.observability.metric_catalogue import DECLARED
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.server.statistics import ServerStatistics
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.paths import endpoints_of
@@ -71,6 +73,7 @@ class Site:
             self.watches,
             served_at,
             lambda: self.metrics.text(),  # noqa: PLW0108  # a test may put another in its place
+            RouteRequestHandler(self.state, self.settings, self.clock, CooperativeRunner()),
         )
 
     def record(self, outcome):

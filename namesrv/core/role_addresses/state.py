@@ -14,17 +14,19 @@ from msgspec.structs import replace
 from namesrv.core.role_addresses.checks import BrokerIdentity, CheckOutcome, RoleAddressChecks, RoleAddressUse
 from namesrv.core.role_addresses.rules import PLAIN, Audiences, RoleAddressRule, RoleAddressRules
 from namesrv.core.route_cache import RouteCache
-from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
+from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 
 #: Own address of a broker -> what stands for it; None where it is left out.
 Replaced = Mapping[str, str | None]
 
+NOTHING_LEARNED: Final[Mapping[str, RegisteredSet]] = {}
+
 
 def with_role_addresses(
     route: TopicRouteData,
-    brokers: BrokerTable,
+    set_of: Callable[[str], RegisteredSet | None],
     rule_of: Callable[[RegisteredSet], RoleAddressRule | None],
     is_held: Callable[[str, RoleAddressRule], bool],
 ) -> TopicRouteData:
@@ -36,7 +38,7 @@ def with_role_addresses(
     datas = []
     replaced: dict[str, str | None] = {}
     for data in route.broker_datas:
-        broker_set = brokers.get(data.broker_name)
+        broker_set = set_of(data.broker_name)
         rule = None if broker_set is None else rule_of(broker_set)
         if broker_set is None or rule is None or looping_address(rule, broker_set) is not None:
             datas.append(data)
@@ -137,7 +139,10 @@ class RoleAddresses:
     def audience_of(self, peer: str) -> int:
         return self._audiences.of_peer(peer) if self.rules else PLAIN
 
-    def for_audience(self, route: TopicRouteData, audience: int) -> TopicRouteData:
+    def for_audience(
+        self, route: TopicRouteData, audience: int, learned: Mapping[str, RegisteredSet] = NOTHING_LEARNED
+    ) -> TopicRouteData:
+        """Return a route as an audience gets it; `learned` are sets of it with brokers that are not in the tables."""
         if audience == PLAIN:
             return route
         networks = self._audiences.networks_of(audience)
@@ -150,7 +155,10 @@ class RoleAddresses:
         def is_held(name: str, rule: RoleAddressRule) -> bool:
             return bool(rule.hold_ms) and name in self._held
 
-        return with_role_addresses(route, self._tables.brokers, rule_of, is_held)
+        def set_of(name: str) -> RegisteredSet | None:
+            return learned.get(name) or self._tables.brokers.get(name)
+
+        return with_role_addresses(route, set_of, rule_of, is_held)
 
     def why_not_applied(self, rule: RoleAddressRule) -> str:
         """Return why peers do not get addresses of a rule that is in force; blank if they get all."""

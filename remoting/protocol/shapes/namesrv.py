@@ -79,6 +79,8 @@ class GetRouteInfoRequestHeader(msgspec.Struct, frozen=True, kw_only=True, renam
 
     topic: str | None = None
     accept_standard_json_only: bool = False
+    #: Ours alone: without what a NameServer that has just started knows of its peers. Peers ask so.
+    registered_only: bool | None = None
     #: Zone routing of 5.x clients; both on every request of such a client.
     zone_mode: bool = msgspec.field(name="__ZONE_MODE", default=False)
     zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
@@ -162,6 +164,8 @@ class ClusterInfoHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """Header of GET_BROKER_CLUSTER_INFO (106); Java has none."""
 
     with_away_broker_sets: bool = False
+    #: Peers ask so.
+    with_topic_digests: bool | None = None
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -176,3 +180,5 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: As above.
     lost_topics: list[LostTopics] | UnsetType = UNSET
     stale_replicas: list[StaleReplica] | UnsetType = UNSET
+    #: Ours alone, with `withTopicDigests` and if it has peers: broker name -> digest of the set's topics.
+    topic_digests: dict[str, int] | UnsetType = UNSET

@@ -19,6 +19,7 @@ from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import decode
 from remoting.server.limits import ServerLimits
 from remoting.server.marks import Marks, marks_file
+from remoting.server.request_processor import RequestProcessor
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import Histogram, ServerStatistics
 from remoting.server.workers.channel import AUDIENCES, Answer, Channel, Kind, Report, Settings
@@ -59,6 +60,7 @@ class PooledServer(Protocol):
     """The server whose workers they are."""
 
     limits: ServerLimits
+    processor: RequestProcessor
     statistics: ServerStatistics
     awake_ms: int
 
@@ -381,7 +383,8 @@ class WorkerPool:
     async def _move(self, connection: Any, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
         while not self._is_closing and connection.may_move:
-            if connection.is_movable and self._least() is not None:
+            # A worker waits for the answer to a request, so that has to come at once.
+            if connection.is_movable and self._least() is not None and self.server.processor.is_urgent(self.code):
                 connection.hold_reading()
                 # What was answered leaves first.
                 await asyncio.sleep(_WRITTEN_S)

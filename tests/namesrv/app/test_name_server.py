@@ -2,90 +2,22 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
 
 import pytest
 from broker_messages import registration_body
+from fakes.in_process_name_server import SOON_S, Line, running
 from fakes.leadership_listener import eventually
-from fakes.lines import Lines
 
-from namesrv.app.service import NameServer
 from namesrv.core.values.effects import CloseConnection, RouteOutcome
-from namesrv.settings.config import NameServerConfig
-from namesrv.settings.kv_config import KvConfig
-from remoting.clock import SystemClock
-from remoting.protocol.addresses import host_and_port
 from remoting.protocol.codes import RequestCode
-from remoting.protocol.command import RemotingCommand
-from remoting.protocol.frame import encode
-from remoting.protocol.frame_reader import CommandReader
-from serving.logging.logs import Logs, json_line
-from serving.process.background_tasks import logged_tasks
-from serving.process.process import Runtime
-from serving.process.signals import Signals
 
-SOON_S = 30
 BROKER = {"clusterName": "C", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0"}
-
-
-@asynccontextmanager
-async def running(tmp_path):
-    config = NameServerConfig(
-        bind_address="127.0.0.1",
-        listen_port=0,
-        http_port=0,
-        kv_config_path=str(tmp_path / "kv"),
-        config_store_path=str(tmp_path / "kept"),
-    )
-    logs, signals = Logs(Lines(), json_line(), SystemClock(), {}), Signals()
-    tasks = logged_tasks(logs)
-    server = NameServer(config, KvConfig(), Runtime(SystemClock(), logs, tasks, signals))
-
-    async def run():
-        async with tasks:
-            await server.run()
-
-    task = asyncio.create_task(run())
-    await eventually(lambda: server._server.address[1], seconds=SOON_S, what="it serves")
-    yield server
-    signals.stop.set()
-    await asyncio.wait_for(task, SOON_S)
-    logs.close(1)
 
 
 @pytest.fixture
 async def server(tmp_path):
     async with running(tmp_path) as server:
         yield server
-
-
-class Line:
-    """A connection of a broker that stays open."""
-
-    @classmethod
-    async def to(cls, server, start=b""):
-        line = cls()
-        line._reader, line._writer = await asyncio.open_connection(*server._server.address)
-        line._writer.write(start)
-        return line
-
-    @property
-    def address(self):
-        return host_and_port(*self._writer.get_extra_info("sockname"))
-
-    async def request(self, code, fields, body=b""):
-        """Return the answer; raises ConnectionError if the connection is closed instead."""
-        self._writer.write(encode(RemotingCommand(code, version=513, ext_fields=fields, body=body)))
-        commands, answers = CommandReader(), []
-        while not answers:
-            received = await asyncio.wait_for(self._reader.read(65536), SOON_S)
-            if not received:
-                raise ConnectionError
-            answers += commands.receive(received)
-        return answers[0]
-
-    async def close(self):
-        self._writer.close()
 
 
 async def test_connection_of_an_expired_broker_stays_open_if_it_registered_again(server):

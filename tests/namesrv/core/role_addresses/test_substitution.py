@@ -1,14 +1,15 @@
 """What a route becomes for peers with role addresses, and when it stays what the tables say."""
 
 import pytest
-from builders import BROKER, TOPIC, a_registration, an_address
+from builders import BROKER, TOPIC, a_broker_set, a_registration, an_address
 from route_states import lose_connection, register_broker
 
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.core.role_addresses.state import TICK_MS
 from namesrv.core.route_state import RouteState
-from namesrv.core.routes import in_zone
+from namesrv.core.routes import broker_data, in_zone
 from namesrv.settings.config import NameServerConfig
+from remoting.protocol.shapes.route import TopicRouteData
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import Histogram
 
@@ -40,6 +41,16 @@ def addresses(state, peer=PEER):
 
 def test_master_has_the_role_address_and_slaves_their_own():
     assert addresses(a_state()) == {0: ROLE, 1: SLAVE, 2: SECOND_SLAVE}
+
+
+@pytest.mark.parametrize("here", [(), (1,)], ids=["none of the set has registered here", "its slave has"])
+def test_master_that_only_a_peer_knows_has_the_role_address_too(here):
+    state = a_state(broker_ids=here)
+    known = a_broker_set(broker_ids=(0, 1))
+    route = TopicRouteData(broker_datas=[broker_data(known)], filter_server_table={}, queue_datas=[])
+    audience = state.role_addresses.audience_of(PEER)
+    (data,) = state.role_addresses.for_audience(route, audience, {BROKER: known}).broker_datas
+    assert data.broker_addrs == {0: ROLE, 1: SLAVE}
 
 
 def test_slaves_can_be_left_out_or_have_addresses_of_their_own():

@@ -1,0 +1,204 @@
+"""Asks other NameServers, ours and Java's alike, what they know of brokers that have not registered here yet.
+
+The rules are in `namesrv/core/cold_start.py`; here are the requests, their limits, and what is told of them.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec import UNSET
+
+from namesrv.core.cold_start import ColdStart, LearnedRoute
+from namesrv.core.peer_views import Difference, Differences, PeerViews, ViewDigests, differences
+from namesrv.core.route_state import RouteState
+from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult, TopicsChangedByAdmin
+from namesrv.observability.event_log import NameServerEventLog
+from namesrv.observability.log_events import COLD_START_BEGAN, COLD_START_ENDED, PEER_DIFFERS, PEER_IGNORED
+from namesrv.observability.metric_catalogue import PEER_FAILURES
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.durable_settings import DurableSettings
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from remoting.admin.admin_request import AdminRequest, Found, check_body_bytes
+from remoting.admin.routes import cluster_view, digested_cluster_view, registered_route
+from remoting.background_tasks import all_results, start_task
+from remoting.client import RemotingClient
+from remoting.clock import Clock
+from remoting.protocol.addresses import split_address
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.errors import BodyError, InvokeError, Refused
+from remoting.protocol.shapes.route import TopicRouteData
+from serving.process.own_address import is_own_host
+
+#: How often the peers are asked which brokers they have.
+LOOK_S: Final = 1.0
+#: How often it is compared afterwards.
+COMPARE_S: Final = 10.0
+#: Differences that a line of the log names.
+_NAMED_MAX: Final = 5
+#: How long a peer may take to answer; clients wait 3 s for theirs.
+PEER_TIMEOUT_MS: Final = 1_000
+#: A peer's route of a topic is used for so long.
+ROUTE_MS: Final = 1_000
+#: Routes that are kept, all bytes of them, and those that are requested at a time; other queries wait for their turn.
+ROUTES_MAX: Final = 4_096
+ROUTES_BYTES_MAX: Final = 32 * 1024 * 1024
+REQUESTS_MAX: Final = 256
+#: A longer answer of a peer is not read: some 5,000 brokers.
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+
+
+def peers_of(config: NameServerConfig) -> tuple[str, ...]:
+    """Return the other NameServers of the option, each once: all of them may have the same list."""
+    named = dict.fromkeys(filter(None, config.peers.split(";")))
+    return tuple(address for address in named if not _is_own(address, config.listen_port))
+
+
+def _is_own(address: str, port: int) -> bool:
+    host, its_port = split_address(address) or ("", 0)
+    return its_port == port and (is_own_host(host) or host.startswith(f"{socket.gethostname()}."))
+
+
+class _KeptRoutes:
+    """The answers of all peers to a query for one topic, shared by all who ask at the same time."""
+
+    def __init__(self, began_ms: int, task: "asyncio.Task[list[TopicRouteData]]") -> None:
+        self.began_ms = began_ms
+        self.task = task
+
+    def is_fresh(self, now_ms: int) -> bool:
+        return not self.task.done() or now_ms - self.began_ms < ROUTE_MS
+
+
+class Peers:
+    """What the other NameServers know; `begin` runs once, before there are queries, and then `learn`."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        state: RouteState,
+        settings: DurableSettings,
+        client: RemotingClient,
+        clock: Clock,
+        event_log: NameServerEventLog,
+    ) -> None:
+        self._addresses = addresses
+        self._state = state
+        self._settings = settings
+        self._client = client
+        self._clock = clock
+        self._event_log = event_log
+        self.cold = ColdStart(state.tables, addresses, clock.now_ms())
+        self.views = PeerViews(self.cold, ViewDigests(state.tables), Differences())
+        self._runner = CooperativeRunner()
+        #: Lasting differences that were logged.
+        self._logged: list[Difference] = []
+        self._routes: dict[str, _KeptRoutes] = {}
+        self._routes_bytes = 0
+        self._places = asyncio.Semaphore(REQUESTS_MAX)
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Note which brokers have registered here, and which sets may have changed."""
+        for event in events:
+            if isinstance(event, BrokerRegistered):
+                self.cold.registered(event.broker_name, event.broker_id, self._clock.now_ms())
+                if event.result is RegistrationResult.UNCHANGED and not event.master_changed:
+                    continue
+            if isinstance(event, BrokerRegistered | BrokerRemoved | TopicsChangedByAdmin):
+                self.views.digests.changed(event.broker_name)
+
+    async def begin(self) -> None:
+        """Take the first look, which lasts until every peer has answered or failed to."""
+        away = self._state.away_sets.away()
+        self.cold.known = frozenset((known.broker_name, at) for known in away for at in known.broker_addrs.values())
+        await self._look()
+        self._event_log.cold_start(COLD_START_BEGAN, peers=self.cold.usable, brokers=self.cold.missing())
+
+    async def learn(self) -> None:
+        """Look on until every broker that peers list has registered here, or the time is over."""
+        began_ms, why = self._clock.now_ms(), ""
+        try:
+            while not (why := self.cold.why_over(self._clock.now_ms())):
+                await asyncio.sleep(LOOK_S)
+                await self._look()
+        finally:
+            brokers = self.cold.missing()
+            self.cold.end()
+            self._routes.clear()
+            self._event_log.cold_start(
+                COLD_START_ENDED,
+                reason=why or "stopped",
+                brokers=brokers,
+                learned_answers=self._state.route_cache.counts.learned,
+                duration_ms=self._clock.now_ms() - began_ms,
+            )
+
+    async def compare_peers(self) -> None:
+        """Follow our own view and, once the start is over, what peers know otherwise, for ever."""
+        while True:
+            await asyncio.sleep(COMPARE_S)
+            await self._runner.run(self.views.digests.update(self._clock.now_ms()), 0, 0)
+            if self.cold.is_over:
+                await self._look()
+                lasting = self.views.differences.lasting(self._clock.now_ms())
+                if new := [found for found in lasting if found not in self._logged]:
+                    named = [f"{found.peer}: {found.kind} of {found.broker_name}" for found in new[:_NAMED_MAX]]
+                    self._event_log.write(PEER_DIFFERS, differences=len(lasting), sample=named)
+                self._logged = lasting
+
+    async def route(self, topic: str, own: Callable[[str], TopicRouteData | None]) -> LearnedRoute:
+        """Return our route of a topic, as `own` reads it, with what the peers know of missing brokers."""
+        answers = await self._answers(topic) if self.cold.usable else []
+        # Read only now: brokers may have registered meanwhile.
+        acts = self._settings.config.support_acting_master
+        return self.cold.merged(own(topic), answers, support_acting_master=acts)
+
+    async def _look(self) -> None:
+        await all_results(self._look_at(peer) for peer in self._addresses)
+
+    async def _look_at(self, peer: str) -> None:
+        answer = await self._ask(peer, digested_cluster_view() if self.cold.is_over else cluster_view())
+        connection, now_ms = self._client.connection_number(peer), self._clock.now_ms()
+        if answer is not None and self.cold.take(peer, answer.broker_addr_table, connection, now_ms):
+            self._log_ignored(peer)
+        if not self.cold.is_over:
+            return
+        if answer is None or peer not in self.cold.usable:
+            self.views.differences.put(peer, (), now_ms)
+            return
+        theirs = {} if answer.topic_digests is UNSET else answer.topic_digests
+        found = differences(self._state.tables, self.views.digests.topics(), answer.broker_addr_table, theirs)
+        self.views.differences.put(peer, found, now_ms)
+
+    async def _answers(self, topic: str) -> list[TopicRouteData]:
+        now_ms = self._clock.now_ms()
+        kept = self._routes.get(topic)
+        if kept is None or not kept.is_fresh(now_ms):
+            if len(self._routes) >= ROUTES_MAX or self._routes_bytes > ROUTES_BYTES_MAX:
+                self._routes.clear()
+                self._routes_bytes = 0
+            kept = self._routes[topic] = _KeptRoutes(now_ms, start_task(self._routes_at_peers(topic)))
+        return await asyncio.shield(kept.task)
+
+    async def _routes_at_peers(self, topic: str) -> list[TopicRouteData]:
+        async with self._places:
+            found = await all_results(self._ask(peer, registered_route(topic)) for peer in self.cold.usable)
+        return [route for route in found if route is not None]
+
+    async def _ask(self, peer: str, request: AdminRequest[Found]) -> Found | None:
+        """Return the answer of a peer; None if there is none, and then the peer is left out until the next look."""
+        try:
+            answer = await self._client.invoke(peer, request.request, PEER_TIMEOUT_MS)
+            check_body_bytes(answer.body, ANSWER_BYTES_MAX)
+            if request.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                self._routes_bytes += len(answer.body)
+            return request.read_response(answer)
+        except (InvokeError, Refused, BodyError) as error:
+            self._event_log.counts[PEER_FAILURES].add((peer,))
+            if self.cold.lose(peer, str(error)):
+                self._log_ignored(peer)
+            return None
+
+    def _log_ignored(self, peer: str) -> None:
+        self._event_log.write(PEER_IGNORED, peer=peer, error=self.cold.problems[peer])

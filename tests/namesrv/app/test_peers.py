@@ -1,0 +1,301 @@
+"""A NameServer that has just started and its peers, over real sockets: what clients and brokers get."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+from broker_messages import registration_body
+from fakes.answering_peer import NOTHING, peers, refusal, success
+from fakes.in_process_name_server import SOON_S, Line, running
+from fakes.leadership_listener import eventually
+from peers.processes import free_port
+
+from namesrv.app.peers import PEER_TIMEOUT_MS
+from remoting.protocol.codes import RequestCode
+from serving.metrics.health import Serving
+
+TOPIC = "TopicTest"
+AT = "10.0.0.1:10911"
+BROKER = {"clusterName": "C", "brokerName": "broker-a", "brokerAddr": AT, "brokerId": "0"}
+ROUTE, LISTING = RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO
+QUERY = {"topic": TOPIC}
+
+
+class Known:
+    """What a peer knows: sets of one broker, all with the same topic."""
+
+    def __init__(self, **addresses):
+        self.addresses = addresses or {"broker-a": AT}
+        #: What is answered in place of the truth, by code.
+        self.instead = {}
+
+    def __call__(self, code, fields):
+        if code in self.instead:
+            return self.instead[code]
+        sets = {
+            name.replace("_", "-"): {"cluster": "C", "brokerName": name.replace("_", "-"), "brokerAddrs": {"0": at}}
+            for name, at in self.addresses.items()
+        }
+        if code == LISTING:
+            return success({"brokerAddrTable": sets, "clusterAddrTable": {"C": list(sets)}})
+        assert fields["registeredOnly"] == "true"
+        if fields["topic"] != TOPIC or not sets:
+            return refusal(17)
+        queues = [{"brokerName": name, "perm": 6, "readQueueNums": 4, "writeQueueNums": 4} for name in sets]
+        return success({"brokerDatas": list(sets.values()), "filterServerTable": {}, "queueDatas": queues})
+
+
+def brokers_in(answer):
+    """Return the addresses in the answer to a route query; the code if there is no route."""
+    if answer.code:
+        return answer.code
+    return sorted(at for each in json.loads(answer.body)["brokerDatas"] for at in each["brokerAddrs"].values())
+
+
+def logged(server, event):
+    return [line for line in server.log_lines.decoded() if line["event"] == event]
+
+
+async def cold_start_ended(server):
+    await eventually(lambda: logged(server, "cold_start_ended"), seconds=SOON_S, what="the cold start is over")
+    return logged(server, "cold_start_ended")[0]
+
+
+async def test_client_of_a_started_server_gets_what_a_peer_knows_until_the_broker_registers(tmp_path):
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client, broker = await Line.to(server), await Line.to(server)
+        assert brokers_in(await client.request(ROUTE, QUERY)) == [AT]
+        assert (await client.request(ROUTE, {"topic": "Unknown"})).code == 17
+        old = await client.request(ROUTE, QUERY, version=317)
+        assert b'{0:"10.0.0.1:10911"}' in old.body
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
+        ended = await cold_start_ended(server)
+        assert (ended["reason"], ended["brokers"], ended["learned_answers"]) == ("registered", 0, 2)
+        answers = [await client.request(ROUTE, QUERY) for _ in range(2)]
+        assert {json.loads(each.body)["queueDatas"][0]["readQueueNums"] for each in answers} == {8}
+        # From now on the second of two equal queries is answered from its bytes.
+        assert server._server.statistics.prepared[ROUTE] == 2
+        assert server._state.route_cache.misses == 1
+        asked = peer.count(LISTING), peer.count(ROUTE)
+        await client.request(ROUTE, {"topic": "Unknown"})
+        await asyncio.sleep(1.2)
+        assert (peer.count(LISTING), peer.count(ROUTE)) == asked
+
+
+async def test_cold_start_is_in_the_history(tmp_path):
+    folder = tmp_path / "history"
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, history_dir=str(folder)) as server:
+        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+    written = "".join(file.read_text() for file in folder.rglob("*") if file.is_file())
+    assert all(f'"{event}"' in written for event in ("cold_start_began", "cold_start_ended"))
+
+
+async def test_brokers_and_peers_get_only_what_is_registered(tmp_path):
+    async with (
+        peers(Known(broker_a=AT, broker_b="10.0.0.2:10911")) as (peer,),
+        running(tmp_path, peers=peer.address) as server,
+    ):
+        client, broker, other = [await Line.to(server) for _ in range(3)]
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
+        assert brokers_in(await client.request(ROUTE, QUERY)) == [AT, "10.0.0.2:10911"]
+        assert brokers_in(await broker.request(ROUTE, QUERY)) == [AT]
+        assert brokers_in(await other.request(ROUTE, QUERY | {"registeredOnly": "true"})) == [AT]
+        members = {"topic": "rmq_sys_SYNC_BROKER_MEMBER_broker-b"}
+        assert brokers_in(await client.request(ROUTE, members)) == 17
+        slave = BROKER | {"brokerName": "broker-b", "brokerId": "1", "brokerAddr": "10.0.0.3:10911"}
+        answer = await other.request(RequestCode.REGISTER_BROKER, slave)
+        assert not (answer.ext_fields or {}).get("masterAddr")
+        group = await other.request(RequestCode.GET_BROKER_MEMBER_GROUP, {"brokerName": "broker-b"})
+        assert b"10.0.0.2" not in group.body
+        assert b"10.0.0.2" not in (await client.request(LISTING, {})).body
+
+
+async def test_broker_that_dies_meanwhile_is_out_within_two_seconds_of_its_peers(tmp_path):
+    first, second = Known(), Known()
+    async with peers(first, second) as (one, two), running(tmp_path, peers=f"{one.address};{two.address}") as server:
+        client = await Line.to(server)
+        assert brokers_in(await client.request(ROUTE, QUERY)) == [AT]
+        first.addresses = {}
+        async with asyncio.timeout(2):
+            while brokers_in(await client.request(ROUTE, QUERY)) == [AT]:
+                await asyncio.sleep(0.05)
+
+
+async def test_clients_that_ask_at_once_share_a_request_to_each_peer(tmp_path):
+    known = Known()
+    async with peers(known) as (peer,), running(tmp_path, peers=peer.address) as server:
+        clients = [await Line.to(server) for _ in range(20)]
+        answers = await asyncio.gather(*(client.request(ROUTE, QUERY) for client in clients))
+        assert [brokers_in(each) for each in answers] == [[AT]] * 20
+        assert peer.count(ROUTE) == 1
+
+
+@pytest.mark.parametrize("limit", ["ROUTES_MAX", "ROUTES_BYTES_MAX"])
+async def test_routes_that_are_kept_have_a_limit(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(f"namesrv.app.peers.{limit}", 1)
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        for topic in ("Unknown", TOPIC, "Another", TOPIC):
+            await client.request(ROUTE, {"topic": topic})
+        assert len(server._peers._routes) <= 2
+        assert peer.count(ROUTE) == 4
+
+
+@pytest.mark.parametrize(
+    ("listing", "error"),
+    [
+        (success(b"what?"), "malformed"),
+        (success({"brokerAddrTable": []}), "brokerAddrTable"),
+        (success(b" " * (1024 * 1024 + 1)), "are read"),
+        (refusal(1500, "please go away"), "please go away"),
+        (NOTHING, f"no answer within {PEER_TIMEOUT_MS} ms"),
+    ],
+    ids=["no JSON", "another shape", "far too long", "it stops", "it hangs"],
+)
+async def test_peer_that_lies_or_hangs_is_ignored_and_the_log_says_so(tmp_path, listing, error):
+    known = Known()
+    known.instead[LISTING] = listing
+    async with peers(known) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        began = asyncio.get_running_loop().time()
+        assert (await client.request(ROUTE, QUERY)).code == 17
+        assert asyncio.get_running_loop().time() - began < 2
+        (line,) = logged(server, "peer_ignored")
+        assert (line["peer"], error in line["error"]) == (peer.address, True)
+        # When it has come to its senses, it counts.
+        known.instead.clear()
+
+        async def learned():
+            return brokers_in(await client.request(ROUTE, QUERY)) == [AT]
+
+        async with asyncio.timeout(SOON_S):
+            while not await learned():
+                await asyncio.sleep(0.1)
+
+
+async def test_peer_that_hangs_at_routes_delays_a_query_once_and_leaves_the_others(tmp_path):
+    hanging, well = Known(), Known(broker_b="10.0.0.2:10911")
+    hanging.instead[ROUTE] = NOTHING
+    async with peers(hanging, well) as (one, two), running(tmp_path, peers=f"{one.address};{two.address}") as server:
+        client = await Line.to(server)
+        assert brokers_in(await client.request(ROUTE, QUERY)) == ["10.0.0.2:10911"]
+        (line,) = logged(server, "peer_ignored")
+        assert (line["peer"], "no answer" in line["error"]) == (one.address, True)
+
+
+async def test_server_whose_peers_are_all_away_serves_and_is_ready_as_without(tmp_path):
+    async with peers(Known()) as (peer,):
+        away = peer.address
+    async with running(tmp_path, peers=away) as server:
+        ready = lambda: server._process.health.serving is Serving.READY  # noqa: E731
+        await eventually(ready, seconds=SOON_S, what="it is ready")
+        (began,) = logged(server, "cold_start_began")
+        assert (began["peers"], began["brokers"], len(logged(server, "peer_ignored"))) == ([], 0, 1)
+        broker, client = await Line.to(server), await Line.to(server)
+        assert (await client.request(ROUTE, QUERY)).code == 17
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
+        assert brokers_in(await client.request(ROUTE, QUERY)) == [AT]
+
+
+async def test_server_does_not_listen_before_its_peers_have_answered_or_failed(tmp_path):
+    known, answered = Known(), []
+
+    async def answer(code, fields):
+        await asyncio.sleep(0.3)
+        answered.append(code)
+        return known(code, fields)
+
+    async with peers(answer) as (peer,), running(tmp_path, peers=peer.address) as server:
+        assert answered
+        assert brokers_in(await (await Line.to(server)).request(ROUTE, QUERY)) == [AT]
+
+
+async def test_peer_of_another_fleet_is_known_by_the_brokers_of_the_time_before(tmp_path):
+    async with running(tmp_path) as server:
+        broker = await Line.to(server)
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
+    other, ours = Known(broker_a="10.9.9.9:10911"), Known()
+    async with peers(other, ours) as (one, two), running(tmp_path, peers=f"{one.address};{two.address}") as server:
+        client = await Line.to(server)
+        assert brokers_in(await client.request(ROUTE, QUERY)) == [AT]
+        (line,) = logged(server, "peer_ignored")
+        assert (line["peer"], line["error"]) == (
+            one.address,
+            "it lists no broker that was registered here before the start",
+        )
+
+
+async def test_server_leaves_itself_out_of_a_list_that_all_have(tmp_path):
+    async with peers(Known()) as (peer,):
+        port = free_port()
+        addresses = f"127.0.0.1:{port};localhost:{port};{peer.address}"
+        async with running(tmp_path, peers=addresses, port=port) as server:
+            assert server._peers._addresses == (peer.address,)
+
+
+def test_nothing_of_it_is_loaded_without_peers():
+    loaded = "[name for name in sys.modules if name.endswith(('.cold_start', 'namesrv.app.peers'))]"
+    command = [sys.executable, "-c", f"import namesrv.app.service, sys; print({loaded})"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+async def fetched(server, path):
+    url = f"http://127.0.0.1:{server.http_port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await (answer.json() if path != "/metrics" else answer.text())
+
+
+async def test_learned_route_is_marked_over_http_and_cold_in_the_metrics(tmp_path):
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, http=True) as server:
+        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        route = await fetched(server, f"/v1/topics/{TOPIC}/route")
+        assert (route["learnedFrom"], route["brokerDatas"][0]["brokerAddrs"]) == ({"broker-a": peer.address}, {"0": AT})
+        listing = await fetched(server, "/v1/peers")
+        assert (listing["isCold"], listing["missingBrokers"]) == (True, 1)
+        assert "rocketmq_namesrv_cold 1.0" in await fetched(server, "/metrics")
+        broker = await Line.to(server)
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
+        await cold_start_ended(server)
+        assert "learnedFrom" not in await fetched(server, f"/v1/topics/{TOPIC}/route")
+        assert "rocketmq_namesrv_cold 0.0" in await fetched(server, "/metrics")
+
+
+async def test_servers_that_differ_by_one_queue_are_found_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("namesrv.app.peers.COMPARE_S", 0.2)
+    monkeypatch.setattr("namesrv.core.peer_views.LASTING_MS", 1_000)
+    ports = [free_port(), free_port()]
+    one, two = (f"127.0.0.1:{port}" for port in ports)
+    async with (
+        running(tmp_path / "one", port=ports[0], peers=f"{one};{two}", http=True) as first,
+        running(tmp_path / "two", port=ports[1], peers=f"{one};{two}") as second,
+    ):
+        for server, queues in ((first, 8), (second, 9)):
+            broker, body = await Line.to(server), registration_body(TOPIC, "Other", readQueueNums=queues)
+            await broker.request(RequestCode.REGISTER_BROKER, BROKER, body)
+        await eventually(lambda: logged(first, "peer_differs"), seconds=SOON_S, what="the difference is found")
+        (line,) = logged(first, "peer_differs")
+        assert (line["differences"], line["sample"]) == (1, [f"{two}: topics of broker-a"])
+        labels = f'broker="broker-a",cluster="C",kind="topics",peer="{two}"'
+        metrics = await fetched(first, "/metrics")
+        assert f"rocketmq_namesrv_peer_difference{{{labels}}} 1.0" in metrics
+        assert 'rocketmq_namesrv_view_digest{cluster="C"}' in metrics
+        listing = await fetched(first, "/v1/peers")
+        named = {"cluster": "C", "brokerName": "broker-a", "kind": "topics"}
+        assert listing["peers"] == [{"address": two, "problem": None, "differences": [named]}]
+        await broker.request(
+            RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other", counter=2, readQueueNums=8)
+        )
+
+        async def agree():
+            listing = await fetched(first, "/v1/peers")
+            return listing["peers"][0]["differences"] == []
+
+        async with asyncio.timeout(SOON_S):
+            while not await agree():
+                await asyncio.sleep(0.1)
+        digests = [server._peers.views.digests.clusters["C"].digest for server in (first, second)]
+        assert digests[0] == digests[1]
+        assert [view["digest"] for view in (await fetched(first, "/v1/peers"))["clusters"]] == [f"{digests[0]:012x}"]
