@@ -19,7 +19,7 @@ from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change, with_perms
 from namesrv.core.tables.lost_topics import LostTopicTable
-from namesrv.core.tables.topic_table import PreparedPut, PreparedRemoval, QueueChanges, compare_topics
+from namesrv.core.tables.topic_table import PreparedPut, PreparedRemoval, QueueChanges, queue_changes
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.effects import RegistrationConflicted
 from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
@@ -213,7 +213,7 @@ def topic_additions(
         queues = dict(TopicPlaces(tables, broker_set, topic_sets_max).admitted([(topic, data)]))
         yield SetChange(
             broker_set=broker_set,
-            queue_changes=_queue_changes(tables, data.broker_name, queues),
+            queue_changes=queue_changes(tables.topics.of_broker(data.broker_name), queues.items()),
             lifted_overrides=(topic,),
         )
 
@@ -227,7 +227,7 @@ def permission_change(tables: RouteTables, broker_name: str, perm_of: Callable[[
     queues = dict(with_perms(topics.items(), lambda _, data: perm_of(data.perm)))
     return SetChange(
         broker_set=broker_set,
-        queue_changes=_queue_changes(tables, broker_name, queues),
+        queue_changes=queue_changes(topics, queues.items()),
         permission_overrides={topic: data.perm for topic, data in queues.items()},
     )
 
@@ -237,10 +237,6 @@ def _unmapped_topics(tables: RouteTables, change: SetChange) -> Iterable[str]:
     if not change.broker_set.members:
         return list(tables.mappings.of_broker(change.broker_set.broker_name))
     return change.removed_topics
-
-
-def _queue_changes(tables: RouteTables, broker_name: str, queues: Mapping[str, QueueData]) -> QueueChanges:
-    return run_to_completion(compare_topics(tables.topics.of_broker(broker_name), queues.items()))
 
 
 def _known_set(tables: RouteTables, broker_name: str) -> RegisteredSet:

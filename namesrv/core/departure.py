@@ -13,8 +13,7 @@ import msgspec
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, without_write
 from namesrv.core.tables.live_table import LiveKey, removal_event
-from namesrv.core.tables.topic_table import QueueChanges, compare_topics
-from namesrv.core.values.cooperative import run_to_completion
+from namesrv.core.tables.topic_table import QueueChanges, queue_changes
 from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
 
 
@@ -36,7 +35,7 @@ def decide(tables: RouteTables, leaving: Sequence[LiveKey], reason: DepartureRea
     if not after.members:
         removed_topics = tuple(has)
     elif after.has_acting_master:
-        queues = run_to_completion(compare_topics(has, without_write(has)))
+        queues = queue_changes(has, without_write(has))
     changes = counted(queues, removed_topics)
     return DepartureDecision(
         change=SetChange(

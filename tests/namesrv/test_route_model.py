@@ -106,7 +106,14 @@ def reported(request, connection, *, is_known=True):
         return replace(request, reported=None, connection_id=connection)
     text = request.data_version, request.topics, request.mappings, request.filter_servers, request.ignored_topics
     digests = ReportedTopics(
-        head=repr(text).encode(), tail=b"", blocks=(), digest=b"", crc32=0, rest_bytes=0, topics=len(request.topics)
+        head=repr(text).encode(),
+        tail=b"",
+        blocks=(),
+        digest=b"",
+        crc32=0,
+        head_crc32=0,
+        rest_bytes=0,
+        topics=len(request.topics),
     )
     return replace(request, reported=digests, connection_id=connection)
 

@@ -172,7 +172,8 @@ def decode_registration(
     A body without a data version counts as changed at `unix_ms`. Raises RegistrationRefused if the checksum is wrong or
     the body cannot be read or inflated.
     """
-    if crc32 and crc32 != (yield from _checksum(body)):
+    checksum = yield from _checksum(body)
+    if crc32 and crc32 != checksum & 0x7FFFFFFF:
         raise RegistrationRefused("crc32 not match")
     if not body:
         return RegistrationBody(DataVersion(), {}, {}, None if version < VERSION_3_0_11 else ())
@@ -180,7 +181,10 @@ def decode_registration(
         # 5.x brokers with compressedRegister=true compress the body and send compressed=false.
         if compressed or is_zlib(body):
             return (yield from decode_compressed(body, version))
-        if version >= VERSION_3_0_11 and (table := (yield from decode_incremental(body, previous))) is not None:
+        if (
+            version >= VERSION_3_0_11
+            and (table := (yield from decode_incremental(body, checksum, previous))) is not None
+        ):
             return table
         return (yield from decode_json(body, version, unix_ms))
     except BodyError as error:
@@ -188,10 +192,10 @@ def decode_registration(
 
 
 def _checksum(body: bytes) -> CooperativeTask[int]:
-    """Return the CRC-32 of a body as brokers send it; a cooperative task."""
+    """Return the CRC-32 of a body; a cooperative task."""
     view = memoryview(body)
     value = zlib.crc32(view[:_CHECKSUM_BYTES])
     for at in range(_CHECKSUM_BYTES, len(body), _CHECKSUM_BYTES):
         yield
         value = zlib.crc32(view[at : at + _CHECKSUM_BYTES], value)
-    return value & 0x7FFFFFFF
+    return value

@@ -8,7 +8,7 @@ the pieces say, and each piece was decoded once. Pure: text in, values out.
 import re
 import zlib
 from collections.abc import Collection, Container
-from itertools import islice
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,7 +30,7 @@ from namesrv.refusals import NameTooLong
 from remoting.protocol.errors import BodyError
 from remoting.protocol.plain_text import is_plain
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody
-from remoting.protocol.shapes.route import TopicConfig
+from remoting.protocol.shapes.route import UncheckedTopicConfig
 
 #: A block ends with the first topic that ends after so many bytes.
 BLOCK_BYTES: Final = 32 * 1024
@@ -48,7 +48,7 @@ _TOPIC_BYTES_MAX: Final = 64 * 1024
 _PROBE: Final = "?"
 
 _decode_envelope: Final = msgspec.json.Decoder(RegisterBrokerBody).decode
-_decode_topics: Final = msgspec.json.Decoder(dict[str, TopicConfig]).decode
+_decode_topics: Final = msgspec.json.Decoder(dict[str, UncheckedTopicConfig]).decode
 
 
 class TableText(NamedTuple):
@@ -61,10 +61,12 @@ class TableText(NamedTuple):
     reported: ReportedTopics
 
 
-def decode_incremental(body: bytes, previous: PreviousRegistration | None) -> CooperativeTask[RegistrationBody | None]:
+def decode_incremental(
+    body: bytes, crc32: int, previous: PreviousRegistration | None
+) -> CooperativeTask[RegistrationBody | None]:
     """Return what a body reports, or its difference to `previous`; None for one that is not as brokers write it."""
     yield
-    table = yield from (read_table(body, *previous) if previous else read_table(body))
+    table = yield from (read_table(body, crc32, *previous) if previous else read_table(body, crc32))
     if table is None:
         return None
     check_topic_count(table.reported.topics)
@@ -77,7 +79,7 @@ def decode_incremental(body: bytes, previous: PreviousRegistration | None) -> Co
 
 
 def read_table(
-    body: bytes, before: ReportedTopics | None = None, has: Container[str] = ()
+    body: bytes, crc32: int, before: ReportedTopics | None = None, has: Container[str] = ()
 ) -> CooperativeTask[TableText | None]:
     """Return what a registration says, or what of it differs from `before`; yields between blocks.
 
@@ -95,33 +97,29 @@ def read_table(
     stop = end - sum(block.size for block in kept_after)
     if kept_after and at < stop and body[stop - 1 : stop] != b",":
         return None
-    read = yield from _read_blocks(body, at, stop)
+    replaced = blocks_before[first : len(blocks_before) - last]
+    names_before = [*chain.from_iterable(block.topics for block in replaced)]
+    read = yield from _read_blocks(body, at, stop, names_before)
     if read is None:
         return None
     blocks, topics = read
-    replaced = blocks_before[first : len(blocks_before) - last]
-    names_before = [topic for block in replaced for topic in block.topics]
-    if names_before == [*topics]:
-        # Kept as they are, so that nobody has the same names twice.
-        names = iter(names_before)
-        blocks = [block._replace(topics=tuple(islice(names, len(block.topics)))) for block in blocks]
-    elif before is not None and any(topic in has for topic in topics.keys() - names_before):
+    if before is not None and names_before != [*topics] and any(topic in has for topic in topics.keys() - names_before):
         # Known, and not from there: perhaps it is there twice, and then the later one counts.
-        return (yield from read_table(body))
+        return (yield from read_table(body, crc32))
     yield
-    return TableText(envelope, topics, _reported(body, start, end, (*blocks_before[:first], *blocks, *kept_after)))
-
-
-def _reported(body: bytes, start: int, end: int, blocks: tuple[Block, ...]) -> ReportedTopics:
-    return ReportedTopics(
-        head=without_time(body[:start]),
+    all_blocks = (*blocks_before[:first], *blocks, *kept_after)
+    head = body[:start]
+    reported = ReportedTopics(
+        head=without_time(head),
         tail=body[end:],
-        blocks=blocks,
+        blocks=all_blocks,
         digest=text_digest(memoryview(body)[start:end]),
-        crc32=zlib.crc32(memoryview(body)[start:]),
+        crc32=crc32,
+        head_crc32=zlib.crc32(head),
         rest_bytes=len(body) - start,
-        topics=sum(len(block.topics) for block in blocks),
+        topics=sum(len(block.topics) for block in all_blocks),
     )
+    return TableText(envelope, topics, reported)
 
 
 def _table_of(body: bytes, before: ReportedTopics | None) -> tuple[int, int, RegisterBrokerBody] | None:
@@ -175,40 +173,64 @@ def _differing(before: ReportedTopics, body: bytes, start: int, end: int) -> tup
 
 
 def _read_blocks(
-    body: bytes, at: int, stop: int
+    body: bytes, at: int, stop: int, names_before: list[str]
 ) -> CooperativeTask[tuple[list[Block], dict[str, TopicSettings]] | None]:
     """Cut the text between `at` and `stop` into blocks and decode them; None if it is not as brokers write it.
 
     A block includes the comma behind it, so that blocks follow each other without a gap. Only what is kept outlives
     its block, so that the next one is worked on in the same memory, which the processor has at hand.
     """
+    view = memoryview(body)
     blocks: list[Block] = []
     topics: dict[str, TopicSettings] = {}
     settings = SharedSettings()
+    count = 0
     while at < stop:
         cut = _BETWEEN_TOPICS.search(body, at + BLOCK_BYTES, min(stop, at + BLOCK_BYTES + _TOPIC_BYTES_MAX))
         if cut is None and stop - at > BLOCK_BYTES + _TOPIC_BYTES_MAX:
             return None
         end = stop if cut is None else cut.end()
-        text = body[at:end]
+        text = b"".join((b"{", view[at : end - body.endswith(b",", at, end)], b"}"))
         try:
-            reported = _decode_topics(b"{%b}" % text.removesuffix(b","))
+            names = _read_block(text, names_before, count, topics, settings)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        if not can_be_topics(reported):
+        if names is None:
             return None
-        for topic, config in reported.items():
-            if config.topic_name != topic:
-                return None
-            topics[topic] = settings[
-                config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
-            ]
+        count += len(names)
         if len(topics) > TOPICS_MAX:
             raise BodyError(f"more than {TOPICS_MAX} topics")
-        blocks.append(Block(len(text), text_digest(text), tuple(reported)))
+        blocks.append(Block(end - at, text_digest(view[at:end]), tuple(names)))
         at = end
         yield
     return blocks, topics
+
+
+def _read_block(
+    text: bytes, names_before: list[str], at: int, topics: dict[str, TopicSettings], settings: SharedSettings
+) -> list[str] | None:
+    """Add the topics of one block; return their names, None if they are not as brokers write them.
+
+    Names that stand in `names_before` from `at` on are those objects again: they are checked already, take no more
+    memory, and are found in the tables without a look at their characters. Raises msgspec.DecodeError or
+    UnicodeDecodeError.
+    """
+    reported = _decode_topics(text)
+    names, before = [*reported], names_before[at : at + len(reported)]
+    if names == before:
+        names = before
+    elif not can_be_topics(names):
+        return None
+    # Neighbours are mostly set alike.
+    last, shared = None, TopicSettings(0, 0, 0, 0)
+    for topic, config in zip(names, reported.values(), strict=True):
+        if config.topic_name != topic:
+            return None
+        key = config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
+        if key != last:
+            last, shared = key, settings[key]
+        topics[topic] = shared
+    return names
 
 
 def can_be_topics(names: Collection[str]) -> bool:

@@ -333,11 +333,14 @@ def _queue_changes(
     mask = ~PERM_WRITE if transition.after.has_acting_master else ~0
     values = _QueueValues(name, mask)
     places = TopicPlaces(tables, transition.after, topic_sets_max)
-    admitted = places.admitted(registration.topics.items())
-    wanted: Iterable[tuple[str, QueueData]] = ((topic, values[settings]) for topic, settings in admitted)
+    has, admitted = tables.topics.of_broker(name), places.admitted(registration.topics.items())
     if kept:
-        wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
-    changes = yield from compare_topics(tables.topics.of_broker(name), wanted)
+        wanted = with_perms(
+            ((topic, values[settings]) for topic, settings in admitted), lambda topic, data: kept.get(topic, data.perm)
+        )
+        changes = yield from compare_topics(has, wanted, lambda queues: queues)
+    else:
+        changes = yield from compare_topics(has, admitted, values.__getitem__)
     return changes._replace(left_out=places.left_out)
 
 

@@ -7,14 +7,16 @@ names. What a long registration adds is prepared in slices aside, and then store
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from operator import add
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
+from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, in_batches, run_to_completion
+from remoting.protocol.shapes.integers import Int32
 from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
 
 #: Topics of one registration, with the mappings of its static topics: twice as many as the largest brokers have.
@@ -31,10 +33,13 @@ class TopicSettings(msgspec.Struct, frozen=True, gc=False):
 
 
 class SharedSettings(dict[tuple[int, int, int, int], TopicSettings]):
-    """One value for all topics that are set alike, by the fields of `TopicSettings`."""
+    """One value for all topics that are set alike, by the fields of `TopicSettings`.
+
+    Raises msgspec.ValidationError for a number of more than 32 bits.
+    """
 
     def __missing__(self, settings: tuple[int, int, int, int]) -> TopicSettings:
-        value = self[settings] = TopicSettings(*settings)
+        value = self[settings] = TopicSettings(*msgspec.convert(settings, tuple[Int32, ...]))
         return value
 
 
@@ -56,35 +61,56 @@ class QueueChanges(NamedTuple):
     left_out: int = 0
 
 
+Wanted = TypeVar("Wanted")
+
+
+class _Pair(msgspec.Struct):
+    """What some topics have, and what they are to have."""
+
+    old: QueueData | None
+    new: QueueData
+    differs: bool
+    topics: int = 0
+
+
 def compare_topics(
-    before: Mapping[str, QueueData], wanted: Iterable[tuple[str, QueueData]]
+    before: Mapping[str, QueueData], wanted: Iterable[tuple[str, Wanted]], queues_of: Callable[[Wanted], QueueData]
 ) -> CooperativeTask[QueueChanges]:
     """Return the topics of which a set has something else `before` than is `wanted`; a cooperative task.
 
-    No topic may be wanted twice.
+    No topic may be wanted twice. `queues_of` makes queues of what is wanted, once for neighbours that want the same.
     """
     queues: dict[str, QueueData] = {}
-    transitions: list[QueueTransition] = []
-    # Neighbours mostly change alike, so their run is counted, not each.
-    last_old: QueueData | None = None
-    last_new: QueueData | None = None
-    run = 0
-    for part in in_batches(wanted):
-        for topic, new in part:
-            old = before.get(topic)
-            if old == new:
-                continue
-            queues[topic] = new
-            if new is last_new and old is last_old:
-                run += 1
-                continue
-            if last_new is not None:
-                transitions.append(QueueTransition(last_old, last_new, run))
-            last_old, last_new, run = old, new, 1
+    # By the identity of what there is and of what is wanted: topics that are set alike share both, neighbours mostly.
+    pairs: dict[tuple[int, int], _Pair] = {}
+    old: QueueData | None = None
+    last: Wanted | None = None
+    pair: _Pair | None = None
+    counted = 0
+    remaining = iter(wanted)
+    for first in remaining:
+        for topic, value in chain((first,), islice(remaining, BATCH_TOPICS - 1)):
+            if (present := before.get(topic)) is not old or value is not last:
+                if pair is not None:
+                    pair.topics += len(queues) - counted
+                    counted = len(queues)
+                old, last = present, value
+                if (pair := pairs.get((id(old), id(value)))) is None:
+                    new = queues_of(value)
+                    pair = pairs[id(old), id(value)] = _Pair(old, new, old != new)
+                new, differs = pair.new, pair.differs
+            if differs:
+                queues[topic] = new
         yield
-    if last_new is not None:
-        transitions.append(QueueTransition(last_old, last_new, run))
-    return QueueChanges(queues, tuple(transitions))
+    if pair is not None:
+        pair.topics += len(queues) - counted
+    moves = (QueueTransition(pair.old, pair.new, pair.topics) for pair in pairs.values() if pair.differs)
+    return QueueChanges(queues, tuple(moves))
+
+
+def queue_changes(before: Mapping[str, QueueData], wanted: Iterable[tuple[str, QueueData]]) -> QueueChanges:
+    """Return what `compare_topics` does, at once."""
+    return run_to_completion(compare_topics(before, wanted, lambda queues: queues))
 
 
 #: What a topic of a set takes beside its name, a mapping beside it, and each queue of that, in bytes.
@@ -261,7 +287,7 @@ class TopicTable(SetTable[QueueData]):
         return PreparedPut(broker_name, changes.queues, added, QueueSum(read, write, size))
 
     def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
-        changes = run_to_completion(compare_topics(self.of_broker(broker_name), queues.items()))
+        changes = queue_changes(self.of_broker(broker_name), queues.items())
         self.store(run_to_completion(self.prepare_put(broker_name, changes)))
 
     def _sum_of(self, values: Mapping[str, QueueData]) -> QueueSum:

@@ -56,6 +56,15 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="c
     write_queue_nums: Int32 = 16
 
 
+class UncheckedTopicConfig(TopicConfig, frozen=True, kw_only=True, gc=False, rename="camel"):
+    """A topic whose numbers may be of any size, which is read faster: the reader checks each that is new to it."""
+
+    perm: int = PERM_READ | PERM_WRITE
+    read_queue_nums: int = 16
+    topic_sys_flag: int = 0
+    write_queue_nums: int = 16
+
+
 class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The live brokers of one set: broker id -> `host:port`."""
 

@@ -23,8 +23,8 @@ def crc32(text):
     return zlib.crc32(text) & 0x7FFFFFFF
 
 
-def read(*words):
-    return run_to_completion(incremental_body.read_table(*words))
+def read(text, *previous):
+    return run_to_completion(incremental_body.read_table(text, zlib.crc32(text), *previous))
 
 
 def all_of(text):
@@ -65,13 +65,14 @@ def test_the_text_of_a_4_x_broker_is_read_too():
         text_of({"a": 6})[:-2],
         text_of({"a": 6}) + b"}",
         text_of({"a": 6}, attributes={"x": {"y": "z"}}).replace(b'"perm":6', b'"perm":"6"'),
+        text_of({"a": 6}).replace(b'"perm":6', b'"perm":2147483648'),
         text_of({"a": 6}).replace(b'"topicName":"a"', b'"topicName":"b"'),
         text_of({"a": 6}).replace(b'"topicConfigTable":{', b'"more":{"topicConfigTable":{}},"topicConfigTable":{'),
         text_of({"a": 6}).replace(b'"topicConfigTable":{', b'"topicConfigTable":{,'),
         b"",
         b"\xff" * 100,
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_a_text_that_brokers_do_not_write_is_left_to_the_decoder(text):
     assert read(text) is None
@@ -124,6 +125,13 @@ def test_last_of_two_entries_of_a_topic_counts():
     ):
         found = read(twice, before, MANY)
         assert found.topics == all_of(twice)
+
+
+def test_names_of_topics_that_stay_are_kept_once():
+    before = read(text_of(MANY)).reported
+    again = read(text_of(dict.fromkeys(MANY, 12345)), before, MANY).reported
+    names, names_again = ([name for block in each.blocks for name in block.topics] for each in (before, again))
+    assert all(name is former for name, former in zip(names_again, names, strict=True))
 
 
 def test_blocks_that_fit_but_for_a_missing_comma_are_no_table():
