@@ -45,7 +45,6 @@ from serving.process import background_tasks
 from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask, logged_tasks
 from serving.process.broker_access import broker_client
-from serving.process.recording import Measure, recording_of
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from serving.http.paths import Endpoint
     from serving.http.server import HttpServer
     from serving.process.allocator import FreeMemory
+    from serving.process.recording import Measure, Recording
 
 #: Streams of the HTTP side have this part of the files at most.
 _STREAM_SHARE: Final = 8
@@ -178,7 +178,11 @@ class _Process(ABC, Generic[Config]):
         self._stop_http: list[Callable[[], Awaitable[None]]] = []
         self.health = Health()
         #: None where nothing is recorded.
-        self.recording = recording_of(kind, config, port, self._logs) if config.history_dir else None
+        self.recording: Recording | None = None
+        if config.history_dir:
+            from serving.process.recording import recording_of  # noqa: PLC0415  # off by default
+
+            self.recording = recording_of(kind, config, port, self._logs)
 
     async def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
         """Serve the paths that `load` returns, if there is a port for them.
@@ -376,7 +380,7 @@ class ServerProcess(_Process[Config]):
             starts.append(partial(start_http, lookup_app, self._lookup_socket))
         return starts
 
-    async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
+    async def serve(self, *own: BackgroundTask, measure: "Measure" = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
         host, port = self._listener.address
         config, address = self._config, f"{host}:{port}"
