@@ -169,7 +169,7 @@ class NameServer:
         )
         serialize_type = config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
-        await self._process.start_http(self._site)
+        self._process.start_http(self._site)
         if (recorder := self._recorder) is None:
             await self._process.serve(*followed)
         else:
