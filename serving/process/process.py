@@ -437,6 +437,7 @@ class ServerProcess(_Process[Config]):
         """Answer accepted requests and close; then close the others, which no request needs any more."""
         if self._serving_http is not None:
             self._serving_http.cancel()
+            await asyncio.wait([self._serving_http])
         await self._close(self._listener.close, *others, *self._stop_http)
         for port in (self._http_socket, self._lookup_socket):
             if port is not None:
