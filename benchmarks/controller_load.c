@@ -5,9 +5,9 @@
  * broker gets its id and starts as a real one does (1012, 1013, 1003), then beats each second (904, one-way) and asks who
  * leads each 5 s (1004). The first of a set asks for an election (1002) and reports all three in sync (1001); it is a
  * master for a controller that asks (907). Then, for SECONDS, slaves register again (1003) and masters report one slave
- * less or more (1001), at the paces given. All is sent when it is due, whether or not earlier requests are answered.
- * Prints one JSON line when all are set up and one after the measured time; beats go on until standard input ends.
- * Loopback only.
+ * less or more (1001), at the paces given. A controller that asks a broker for its properties (26) gets as many bytes as
+ * of a real one. All is sent when it is due, whether or not earlier requests are answered. Prints one JSON line when all
+ * are set up and one after the measured time; beats go on until standard input ends. Loopback only.
  *
  * In C because 11,000 requests a second out of an interpreter would take the core that the controller may need.
  */
@@ -38,6 +38,7 @@
 #define KINDS 8
 #define SAMPLES 1000000
 #define OFFSET_DIGITS 12
+#define PROPERTIES 30000
 
 enum kind { NEXT_ID, APPLY_ID, REGISTER, ELECT, ALTER, POLL, BEAT };
 static const int codes[] = {1012, 1013, 1003, 1002, 1001, 1004, 904};
@@ -62,6 +63,7 @@ struct set {
 
 static int sets = 3000, connections = 9000, port, broker_port, listener, up, finished, begun, failures, is_measuring;
 static long retries, unanswered;
+static char properties[PROPERTIES] = "inSyncReplicas=1\n"; /* of every broker; the rest is filled in `main` */
 static struct replica *replicas;
 static struct set *all;
 static struct {
@@ -239,6 +241,8 @@ static void welcome(int poll) {
         struct connection *c = calloc(1, sizeof *c);
         struct sockaddr_in at;
         socklen_t size = sizeof at;
+        int room = 2 * PROPERTIES;
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
         getsockname(fd, (struct sockaddr *)&at, &size);
         uint32_t host = ntohl(at.sin_addr.s_addr);
         c->fd = fd;
@@ -250,10 +254,12 @@ static void welcome(int poll) {
 }
 
 static void answer_call(struct connection *c, char *text, int size) {
-    char frame[256], *opaque = memmem(text, size, "\"opaque\":", 9);
+    static char frame[PROPERTIES + 256];
+    char *opaque = memmem(text, size, "\"opaque\":", 9);
     const char *body = "";
     if (!opaque) fail("a call without opaque");
     if (memmem(text, size, "\"code\":907,", 11)) body = c->is_master ? "{\"master\":true}" : "{\"master\":false}";
+    if (memmem(text, size, "\"code\":26,", 10)) body = properties;
     int head = snprintf(frame + 8, sizeof frame - 8,
                         "{\"code\":%d,\"flag\":1,\"language\":\"JAVA\",\"opaque\":%d,\"remark\":\"%s\","
                         "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}%s", *body ? 0 : 3, atoi(opaque + 9),
@@ -365,6 +371,8 @@ int main(int argc, char **argv) {
     prctl(PR_SET_TIMERSLACK, 1);
     signal(SIGPIPE, SIG_IGN);
 
+    for (int at = strlen(properties), line = 0; at < PROPERTIES - 64; line++)
+        at += sprintf(properties + at, "aPropertyOfAverageLength%d=true\n", line);
     int count = sets * REPLICAS, poll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     struct connection *opened = calloc(connections, sizeof *opened);
     replicas = calloc(count, sizeof *replicas);

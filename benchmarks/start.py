@@ -3,21 +3,22 @@
     make bench-start          (or: python benchmarks/start.py [--runs N])
 
 Starts the server of this repository N times (default 5), one after another, on free loopback ports, and prints the
-median and worst seconds from the start of the process until it accepts requests (the boot line) and until it is ready
-with its HTTP side, and its resident memory two seconds later.
+median and worst seconds from the start of the process until it accepts requests (the boot line) and until it is ready,
+and its resident memory two seconds later. Then the first client comes over HTTP, for which that side is loaded: the
+seconds until it has its answer, and the memory afterwards.
 """
 
 import argparse
 import json
 import os
 import platform
-import re
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 IDLE_S = 2
@@ -29,10 +30,11 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def measure(folder: Path) -> tuple[float, float, float]:
-    """Start and stop one server; return seconds to the boot line, seconds to ready, and MB when idle."""
+def measure(folder: Path) -> tuple[float, ...]:
+    """Start and stop one server; return the figures of `main` in their order."""
+    http_port = free_port()
     command = [sys.executable, "-m", "namesrv", "--bind-address", "127.0.0.1"]
-    command += ["--listen-port", str(free_port()), "--http-port", str(free_port()), "--log-format", "json"]
+    command += ["--listen-port", str(free_port()), "--http-port", str(http_port), "--log-format", "json"]
     command += ["--kv-config-path", str(folder / "kvConfig.json"), "--config-store-path", str(folder / "p.properties")]
     began = time.perf_counter()
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -46,11 +48,21 @@ def measure(folder: Path) -> tuple[float, float, float]:
                 ready = time.perf_counter() - began
                 break
         time.sleep(IDLE_S)
-        memory = subprocess.run(["ps", "-o", "rss=", "-p", str(server.pid)], capture_output=True, text=True, check=True)
+        idle_mb = resident_mb(server.pid)
+        asked = time.perf_counter()
+        with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/metrics", timeout=10) as answer:
+            answer.read()
+        answered = time.perf_counter() - asked
+        return booted, ready, idle_mb, answered, resident_mb(server.pid)
     finally:
         server.terminate()
         server.wait(timeout=10)
-    return booted, ready, int(re.sub(r"\D", "", memory.stdout)) / 1024
+
+
+def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process."""
+    memory = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return int(memory.stdout) / 1024
 
 
 def main() -> None:
@@ -63,8 +75,14 @@ def main() -> None:
         measured = [measure(Path(folder)) for _ in range(runs)]
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.platform()}, {runs} runs")
     for name, unit, values in zip(
-        ("start until requests are accepted", "start until ready with HTTP", "idle memory"),
-        ("s", "s", "MB"),
+        (
+            "start until requests are accepted",
+            "start until ready",
+            "idle memory",
+            "first answer over HTTP",
+            "memory after it",
+        ),
+        ("s", "s", "MB", "s", "MB"),
         zip(*measured, strict=True),
         strict=True,
     ):

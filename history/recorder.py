@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from history.event_queue import HEARTBEAT, STATE, EventQueue, taken
 from history.heartbeats import HeartbeatSummary, SingleHeartbeat
 from history.landing import SEAL_BYTES, Landing, RowsLost, file_name, former_process
-from history.retention import BYTES_MAX, DeletedFiles, Retention
+from history.retention import DeletedFiles, Retention
 from history.rows import HistoryRow, Moment, Recordable, RowMaker, encoded
 from history.schemas import HEARTBEAT_FAMILIES, NS_LIFECYCLE, NS_TICK
 from history.server_rows import HEARTBEATS_MISSING, STATES_MISSING, ClockSet
@@ -103,7 +103,7 @@ class Recorder:
         identity: RecorderIdentity,
         clock: RecordingClock,
         observer: RecordingObserver,
-        bytes_max: int = BYTES_MAX,
+        bytes_max: int,
     ) -> None:
         """Take where to write, and how many bytes of files may lie there; nothing is written before `start`."""
         self.counts = RecordingCounts()

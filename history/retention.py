@@ -19,10 +19,7 @@ from history.schemas import HEARTBEAT_FAMILIES, NS_LIFECYCLE, ROUTE_SNAPSHOT
 
 #: Files that were never ingested are deleted after so many days.
 DAYS_MAX: Final = 31
-#: Bytes of all files of a folder unless the caller says otherwise; beyond them the oldest heartbeats are deleted, and
-#: after all heartbeats the oldest of the rest.
-BYTES_MAX: Final = 16 * 1024**3
-#: And this share of their disk at most, whatever the caller says: the rest of the disk is for others.
+#: All files of a folder have this share of their disk at most, whatever the caller says: the rest is for others.
 DISK_SHARE_MAX: Final = 0.5
 #: The limit of size is checked so often while as much is written as may lie there; between two checks no more is
 #: written than a file has.
@@ -52,7 +49,10 @@ class Retention:
     """The files of all processes in a folder, and how much of them is kept."""
 
     def __init__(self, folder: Path, boot_id: str, bytes_max: int) -> None:
-        """Take the history's folder, what names of own files begin with, and how many bytes may lie there."""
+        """Take the history's folder, what names of own files begin with, and how many bytes may lie there.
+
+        Beyond them the oldest heartbeats are deleted, and after all heartbeats the oldest of the rest.
+        """
         self._root = folder / LANDING
         self._own = f".{file_name(boot_id)}-"
         self._bytes_max = bytes_max

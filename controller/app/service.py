@@ -348,7 +348,7 @@ class Controller:
             self._logs.announce(
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
-            await self._process.start_http(self._site)
+            self._process.start_http(self._site)
             await self._process.serve(*self._own_work(), measure=self._measure)
         joining.cancel()
         await self._elections.store_rest()

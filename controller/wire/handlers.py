@@ -44,7 +44,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, CodeNotSupported
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes import controller as shapes
-from remoting.protocol.shapes.controller import BrokerHeartbeatHeader, MasterHeader, SyncStateSet
+from remoting.protocol.shapes.controller import MasterHeader, SyncStateSet
 from remoting.server.limits import BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse
@@ -88,19 +88,19 @@ def address_field(code: int, field: str, value: str) -> str:
     return value
 
 
-def cluster_of(header: BrokerHeartbeatHeader) -> str:
-    cluster = header.cluster_name
-    # It is kept as long as the broker sends heartbeats.
-    return given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster) if cluster else ""
-
-
 @lru_cache(maxsize=_SENDERS_MAX)
-def heartbeat_sender(broker_name: str | None, address: str | None, broker_id: int | None) -> tuple[BrokerKey, str]:
-    """Return the broker of a heartbeat and its address; cached, as the same brokers send one each second."""
+def heartbeat_sender(
+    broker_name: str | None, address: str | None, broker_id: int | None, cluster: str | None
+) -> tuple[BrokerKey, str, str]:
+    """Return the broker of a heartbeat, its address, and its cluster if it names one.
+
+    Cached, as the same brokers send one each second.
+    """
     code = RequestCode.BROKER_HEARTBEAT
     name = given(code, "brokerName", broker_name)
     checked = address_field(code, "brokerAddr", given(code, "brokerAddr", address))
-    return BrokerKey(name, broker_id_field(code, "brokerId", broker_id)), checked
+    key = BrokerKey(name, broker_id_field(code, "brokerId", broker_id))
+    return key, checked, given(code, "clusterName", cluster) if cluster else ""
 
 
 def number(code: int, field: str, value: int | None) -> int:
@@ -240,7 +240,9 @@ class Handlers:
 
     def take_heartbeat(self, header: shapes.BrokerHeartbeatHeader, connection: Peer) -> None:
         """Take a heartbeat; raises RequestInvalid, and has changed nothing then."""
-        key, address = heartbeat_sender(header.broker_name, header.broker_addr, header.broker_id)
+        key, address, cluster = heartbeat_sender(
+            header.broker_name, header.broker_addr, header.broker_id, header.cluster_name
+        )
         timeout_ms = header.heartbeat_timeout_mills
         # By position: thousands are made each second.
         heartbeat = LastHeartbeat(
@@ -256,7 +258,7 @@ class Handlers:
             address,
             connection.socket_peer,
         )
-        self._control.heartbeat(cluster_of(header), key, heartbeat)
+        self._control.heartbeat(cluster, key, heartbeat)
 
     def _metadata(self, request: RemotingCommand, _: Peer) -> Answer:
         group, leader = self._group, self._group.known_leader

@@ -19,7 +19,6 @@ from namesrv.http.watches import Watches
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.log_events import SCAN_SKIPPED
 from namesrv.observability.metric_catalogue import DECLARED, EXPIRY_SCAN
-from namesrv.recording.route_recorder import RouteRecorder
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
@@ -43,13 +42,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from namesrv.app.peers import Peers
+    from namesrv.recording.route_recorder import RouteRecorder
     from serving.http.paths import Endpoint
     from serving.process.background_tasks import BackgroundTask
+    from serving.process.recording import Recording
 
 
 _REMOVE: Final = "remove_lost_brokers"
 _LEARN: Final = "learn_of_peers"
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
+
+
+def _route_recorder(
+    recording: "Recording", state: RouteState, config: NameServerConfig, kv: KvConfig
+) -> "RouteRecorder":
+    from namesrv.recording.route_recorder import RouteRecorder  # noqa: PLC0415  # off by default
+
+    return RouteRecorder(recording.recorder, state, config, kv)
 
 
 class ConnectionCleanup:
@@ -103,7 +112,7 @@ class NameServer:
         streams_max = config.route_watchers_max if config.http_port else 0
         self._process = ServerProcess(NAMESRV, config, self._counters, runtime, streams_max)
         recording = self._process.recording
-        self._recorder = RouteRecorder(recording.recorder, state, config, kv) if recording is not None else None
+        self._recorder = _route_recorder(recording, state, config, kv) if recording is not None else None
         event_log = self._event_log = NameServerEventLog(logs, self._counters, self._telemetry, config, self._recorder)
         settings = self._settings = DurableSettings(
             config, kv, event_log, self._apply_config, lambda topic: state.route_cache.drop((topic,))
@@ -178,7 +187,7 @@ class NameServer:
         learning = self._tasks.start(self._learn(self._peers), _LEARN) if self._peers else None
         serialize_type = config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
-        await self._process.start_http(self._site)
+        self._process.start_http(self._site)
         if (recorder := self._recorder) is None:
             await self._process.serve(*followed)
         else:

@@ -9,7 +9,6 @@ inherited from `security_options.py`.
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar, get_args
 
-from history.retention import BYTES_MAX
 from remoting.protocol.properties import Property
 from remoting.server.limits import ServerLimits
 from serving.config.options import (
@@ -243,7 +242,7 @@ class ServerConfig(SecurityConfig):
 
     history_dir: str = option("", "historyDir", _PATH, "Folder for the recorded history; blank: off.", NAMES_A_FILE)
     history_bytes_max: int = option(
-        BYTES_MAX,
+        16 * 1024**3,
         "historyBytesMax",
         Whole(64 * 1024 * 1024, LONG_MAX),
         "Limit, in bytes, of all files that servers have written below historyDir (landing), at most half of the "

@@ -4,7 +4,7 @@ Reading authenticates nobody, and nothing it shows is secret; but whoever reache
 listens on loopback by default and sends no CORS header: on another address, put it behind a proxy that authenticates.
 What changes something needs the admin token (`admin_access.py`), over loopback too. This port has no TLS, so elsewhere
 the proxy has to have it, or the token is sent in clear text. Importing aiohttp takes longer than all the rest of the
-start, so this module is imported when the remoting port is already open.
+start, so NameServers and controllers import this module for the first client of the port.
 """
 
 import asyncio

@@ -1,20 +1,18 @@
 """Log lines: one JSON object or one console line per event of the catalogue, on standard output.
 
-A line goes to `writer.py`, so that no caller waits for a reader. structlog only renders exceptions and console lines.
-What other libraries write with `logging` becomes `library_logged`.
+A line goes to `writer.py`, so that no caller waits for a reader. structlog only renders exceptions and console lines,
+and is loaded for the first of them. What other libraries write with `logging` becomes `library_logged`.
 """
 
 import logging
 import os
 import threading
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
-import structlog
-from structlog.processors import ExceptionRenderer
-from structlog.tracebacks import ExceptionDictTransformer
 
 from remoting.clock import Clock
 from remoting.protocol.plain_text import escaped, escaped_json
@@ -151,12 +149,10 @@ def open_logs(stdout: LineSink, log_format: Format, level: str, clock: Clock, bo
 
 def json_line() -> Render:
     encode = msgspec.json.Encoder(enc_hook=str).encode
-    render_exception = ExceptionRenderer(ExceptionDictTransformer(show_locals=False, max_frames=_FRAMES_MAX))
 
     def render(line: Line) -> bytes:
-        line = dict(render_exception(None, "", line))
-        if "exception" in line:
-            line["exception"] = _shortened(line["exception"])
+        if (error := line.pop("exc_info", None)) is not None:
+            line["exception"] = _shortened(_described(error))
         try:
             text = encode(line)
         except (UnicodeEncodeError, OverflowError):
@@ -167,7 +163,19 @@ def json_line() -> Render:
     return render
 
 
+def _described(error: BaseException) -> Any:
+    """Return the exceptions that led to an error, each with its frames; as text while nothing can be loaded."""
+    try:
+        from structlog.tracebacks import ExceptionDictTransformer  # noqa: PLC0415  # most servers log no exception
+    except (ImportError, OSError):
+        return "".join(traceback.format_exception(error, limit=-_FRAMES_MAX))
+    transformed = ExceptionDictTransformer(show_locals=False, max_frames=_FRAMES_MAX)
+    return transformed((type(error), error, error.__traceback__))
+
+
 def console_line() -> Render:
+    import structlog  # noqa: PLC0415  # JSON lines do without
+
     console = structlog.dev.ConsoleRenderer(
         colors=False, repr_native_str=True, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
     )

@@ -45,7 +45,6 @@ from serving.process import background_tasks
 from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask, logged_tasks
 from serving.process.broker_access import broker_client
-from serving.process.recording import Measure, recording_of
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from serving.http.paths import Endpoint
     from serving.http.server import HttpServer
     from serving.process.allocator import FreeMemory
+    from serving.process.recording import Measure, Recording
 
 #: Streams of the HTTP side have this part of the files at most.
 _STREAM_SHARE: Final = 8
@@ -178,16 +178,16 @@ class _Process(ABC, Generic[Config]):
         self._stop_http: list[Callable[[], Awaitable[None]]] = []
         self.health = Health()
         #: None where nothing is recorded.
-        self.recording = recording_of(kind, config, port, self._logs) if config.history_dir else None
+        self.recording: Recording | None = None
+        if config.history_dir:
+            from serving.process.recording import recording_of  # noqa: PLC0415  # off by default
 
-    async def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
-        """Serve the paths that `load` returns, if there is a port for them.
+            self.recording = recording_of(kind, config, port, self._logs)
 
-        `load` runs in a thread: peers are served while it imports the libraries of the HTTP side.
-        """
-        if self._http_socket is not None:
-            for start in await asyncio.to_thread(self._load_http, load, self._http_socket):
-                self._stop_http.append((await start()).stop)
+    async def _open_http(self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket) -> None:
+        """Serve the paths that `load` returns; it runs in a thread, because what it imports takes long."""
+        for start in await asyncio.to_thread(self._load_http, load, port):
+            self._stop_http.append((await start()).stop)
 
     @abstractmethod
     def _load_http(
@@ -269,6 +269,11 @@ class HttpProcess(_Process[Config]):
         assert self._http_socket is not None, "it is open"
         return host_and_port(*self._http_socket.getsockname()[:2])
 
+    async def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
+        """Serve the paths that `load` returns."""
+        assert self._http_socket is not None, "it is open"
+        await self._open_http(load, self._http_socket)
+
     def _load_http(
         self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket
     ) -> "list[Callable[[], Awaitable[HttpServer]]]":
@@ -315,6 +320,7 @@ class ServerProcess(_Process[Config]):
         self._read_token = AdminTokenFile(config.console_read_token_file, self._logs, READER_PROPERTY)
         #: For look-ups alone.
         self._lookup_socket: socket.socket | None = None
+        self._serving_http: asyncio.Task[None] | None = None
 
     def make_listener(
         self, dispatcher: Dispatcher, observer: ServerObserver, options: ServerOptions, queued_requests_max: int
@@ -352,6 +358,26 @@ class ServerProcess(_Process[Config]):
         self._signals.at_hangup(self._certificate.load)
         return self._listener.address
 
+    def start_http(self, load: "Callable[[], Sequence[Endpoint]]") -> None:
+        """Serve the paths that `load` returns from the first connection on, if there is a port for them.
+
+        Until then the server does without the libraries of its HTTP side, which are a third of its memory.
+        """
+        if self._http_socket is not None:
+            work = partial(self._serve_http, load, self._http_socket)
+            self._serving_http = self._tasks.keep_running(work, "serve_http")
+
+    async def _serve_http(self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket) -> None:
+        await _first_connection([each for each in (port, self._lookup_socket) if each is not None])
+        # As at the start: the collector does not look through what stays.
+        gc.disable()
+        try:
+            await self._open_http(load, port)
+        finally:
+            gc.freeze()
+            gc.enable()
+        await asyncio.Event().wait()
+
     def _load_http(
         self, load: "Callable[[], Sequence[Endpoint]]", port: socket.socket
     ) -> "list[Callable[[], Awaitable[HttpServer]]]":
@@ -376,7 +402,7 @@ class ServerProcess(_Process[Config]):
             starts.append(partial(start_http, lookup_app, self._lookup_socket))
         return starts
 
-    async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
+    async def serve(self, *own: BackgroundTask, measure: "Measure" = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
         host, port = self._listener.address
         config, address = self._config, f"{host}:{port}"
@@ -409,7 +435,13 @@ class ServerProcess(_Process[Config]):
 
     async def close(self, *others: Callable[[], Awaitable[None]]) -> None:
         """Answer accepted requests and close; then close the others, which no request needs any more."""
+        if self._serving_http is not None:
+            self._serving_http.cancel()
+            await asyncio.wait([self._serving_http])
         await self._close(self._listener.close, *others, *self._stop_http)
+        for port in (self._http_socket, self._lookup_socket):
+            if port is not None:
+                port.close()
 
     def follow(self, config: Config) -> None:
         """Let the parts that keep an option of their own follow the configuration."""
@@ -436,6 +468,18 @@ def bound_http_socket(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise StartFailed(f"cannot listen on {host}:{port} for HTTP: {error.strerror or error}") from error
+
+
+async def _first_connection(ports: Sequence[socket.socket]) -> None:
+    """Return once a client waits at one of the ports; it is not accepted."""
+    loop, comes = asyncio.get_running_loop(), asyncio.Event()
+    for port in ports:
+        loop.add_reader(port, comes.set)
+    try:
+        await comes.wait()
+    finally:
+        for port in ports:
+            loop.remove_reader(port)
 
 
 def settled_memory() -> "FreeMemory":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from history.recorder import Recorder, RecorderIdentity
-from history.retention import BYTES_MAX, DeletedFiles
+from history.retention import DeletedFiles
 from history.schemas import TICK_INTERVAL_MS
 from history.server_rows import lifecycle, tick
 from remoting.clock import SystemClock
@@ -31,7 +31,7 @@ Measure = Callable[[], Mapping[str, int | float | None]]
 class Recording:
     """Records what one server sees, for as long as it serves."""
 
-    def __init__(self, folder: Path, identity: RecorderIdentity, logs: Logs, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, folder: Path, identity: RecorderIdentity, logs: Logs, bytes_max: int) -> None:
         """Take where to record, who, and how many bytes of files may lie there; to be made on the event loop."""
         self._logs = logs
         self._loop = asyncio.get_running_loop()

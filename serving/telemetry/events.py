@@ -19,15 +19,17 @@ that is None is left out of the line. One that is made of other values has `keys
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from history.rows import Recordable
 from serving.logging.events import Level, LogEvent
 from serving.metrics.counters import Labels
 from serving.metrics.families import FamilyMaker, MetricFamily
 from serving.metrics.server_counters import LATENCY_S
+
+if TYPE_CHECKING:
+    from history.rows import Recordable
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -142,7 +144,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return {name: value for name, value in values if value is not None}
 
-    def rows(self) -> Iterable[Recordable]:
+    def rows(self) -> "Iterable[Recordable]":
         """Return its rows of the history."""
         return ()
 

@@ -1,6 +1,6 @@
 """Reads the metrics of any server at a scrape, and writes them as text.
 
-Importing prometheus-client takes long, so this module is imported when the remoting port is already open.
+Importing prometheus-client takes long, so this module is imported with the HTTP side.
 """
 
 import asyncio

@@ -1,15 +1,17 @@
 """Carries out what events declare: `emit` writes the line, moves the metrics and records the rows."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from history.recorder import Recorder
 from remoting.clock import Clock
 from remoting.server.statistics import Histogram
 from serving.logging.logs import Logs
 from serving.metrics.counters import CounterTable, HistogramTable, LabelGuard, Labels, Living, everything
 from serving.metrics.families import FamilyMaker, MetricFamily
 from serving.telemetry.events import Counter, Declared, Emit, Event, Timer
+
+if TYPE_CHECKING:
+    from history.recorder import Recorder
 
 #: What stands at 0 from the start where there are no labels: a rate has to see its first event.
 _UNLABELLED: Final = ((),)
@@ -22,7 +24,7 @@ class Telemetry:
         self,
         logs: Logs,
         declared: Declared,
-        recorder: Recorder | None = None,
+        recorder: "Recorder | None" = None,
         *,
         living: Living = everything,
         requester: Callable[[], Mapping[str, object]] = dict,

@@ -4,6 +4,7 @@ import json
 
 from history.recorder import Recorder, RecorderIdentity
 from remoting.clock import SystemClock
+from serving.config.options import LONG_MAX
 
 
 class Unobserved:
@@ -22,7 +23,7 @@ class Unobserved:
 def recorded(folder, family, work):
     """The rows of a family that come of what is done with a Recorder."""
     identity = RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878")
-    recorder = Recorder(folder, identity, SystemClock(), Unobserved())
+    recorder = Recorder(folder, identity, SystemClock(), Unobserved(), LONG_MAX)
     recorder.start()
     work(recorder)
     recorder.close()

@@ -12,6 +12,7 @@ from history.rows import BrokerRef
 from history.schemas import BROKER_STATE, ROUTE_CHANGE
 from history.server_rows import lifecycle, tick
 from remoting.clock import SystemClock
+from serving.config.options import LONG_MAX
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -62,9 +63,8 @@ class Recorded:
 
     def __init__(self, folder):
         self.folder, self.clock = folder, Clock()
-        self.recorder = Recorder(
-            folder, RecorderIdentity("host:9876", "namesrv", "1.0", "x:1"), self.clock, Recording()
-        )
+        identity = RecorderIdentity("host:9876", "namesrv", "1.0", "x:1")
+        self.recorder = Recorder(folder, identity, self.clock, Recording(), LONG_MAX)
         self.recorder.start()
         self.recorder.enqueue(lifecycle("configured", detail=SETTINGS))
         members = {"set_ids": (0,), "set_addrs": ("b:1",), "set_clusters": ("C",), "set_cluster": "C"}

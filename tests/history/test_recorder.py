@@ -15,11 +15,12 @@ from history import recorder as module
 from history.heartbeats import Heartbeat, SingleHeartbeat
 from history.landing import lines_of
 from history.recorder import Recorder, RecorderIdentity
-from history.retention import BYTES_MAX, DeletedFiles
+from history.retention import DeletedFiles
 from history.rows import NO_BROKER, BrokerRef, Moment
 from history.schemas import FAMILIES, NS_LIFECYCLE, SCHEMA_VERSION
 from history.server_rows import lifecycle, tick
 from history.times import time_text
+from serving.config.options import LONG_MAX
 
 WAIT_S = 20
 
@@ -61,7 +62,7 @@ class Desk:
         self.clock, self.observed = Clock(), Observer()
         self.recorder = self.new()
 
-    def new(self, bytes_max=BYTES_MAX):
+    def new(self, bytes_max=LONG_MAX):
         identity = RecorderIdentity("host:9876", "namesrv", "1.0", "127.0.0.1:9876")
         return Recorder(self.folder, identity, self.clock, self.observed, bytes_max)
 

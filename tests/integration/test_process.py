@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -95,6 +96,19 @@ def is_closed(peer):
         return False
     except ConnectionResetError:
         return True
+
+
+def test_an_idle_server_does_without_the_history_and_loads_its_http_side_for_the_first_client(lab):
+    server = lab.name_server("namesrv", http=True, environment={"PYTHONPROFILEIMPORTTIME": "1"})
+    server.process.wait_for("server_ready", seconds=10)
+
+    def loaded():
+        return set(re.findall(r"\| +(aiohttp|history|structlog)$", server.process.text(), re.MULTILINE))
+
+    assert not loaded()
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/readyz", timeout=10) as answer:
+        assert answer.status == 200
+    assert "aiohttp" in loaded()
 
 
 def test_a_stop_is_in_order_and_successful(server):

@@ -9,13 +9,13 @@ from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import BrokerFailure, ProbeOutcome, SuspicionReason
 from history.recorder import Recorder, RecorderIdentity
 from remoting.clock import SystemClock
+from serving.config.options import LONG_MAX
 
 
 def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_path):
     clock = SystemClock()
-    recorder = Recorder(
-        tmp_path, RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878"), clock, Unobserved()
-    )
+    identity = RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878")
+    recorder = Recorder(tmp_path, identity, clock, Unobserved(), LONG_MAX)
     recorder.start()
     judged_ms = clock.now_ms() - 400
     dead = BrokerFailure(

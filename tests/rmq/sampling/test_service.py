@@ -14,6 +14,7 @@ from history.schemas import FAMILIES
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from rmq.sampling.service import Options, Sampler
+from serving.config.options import LONG_MAX
 from serving.logging.logs import Logs, json_line
 from serving.process.recording import Recording
 
@@ -29,7 +30,7 @@ class Desk:
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), SystemClock(), {})
         self.client = RemotingClient(SystemClock())
-        self.recording = Recording(folder, RecorderIdentity("sampler_h", SAMPLER, "1", ""), self.logs)
+        self.recording = Recording(folder, RecorderIdentity("sampler_h", SAMPLER, "1", ""), self.logs, LONG_MAX)
         self.recording.recorder.start()
 
     def sampler(self, namesrv):

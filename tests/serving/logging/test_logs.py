@@ -155,6 +155,12 @@ def test_an_exception_shows_where_it_was_raised_and_no_variables(logs, lines):
     assert b"hunter2" not in lines[0]
 
 
+def test_an_exception_is_logged_as_text_while_nothing_more_can_be_loaded(logs, lines, monkeypatch):
+    monkeypatch.setitem(sys.modules, "structlog.tracebacks", None)
+    logs.write(REQUEST_FAILED, exc_info=raised(OSError("too many open files")))
+    assert lines.decoded()[-1]["exception"].endswith("OSError: too many open files\n")
+
+
 def test_libraries_are_logged_from_warnings_on(logs, lines):
     logger = logging.getLogger("asyncio")
     logger.warning("slow %s", "callback")

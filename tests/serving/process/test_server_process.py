@@ -66,7 +66,7 @@ class OtherServer:
 
     async def run(self):
         await self.process.open()
-        await self.process.start_http(self.site)
+        self.process.start_http(self.site)
         self.is_open.set()
         await self.process.serve(self.own_task)
         await self.process.drain(self.settings.config)
