@@ -77,13 +77,7 @@ def warm(server: Server, file: Path, *, connections: int = 16, depth: int = 1) -
 
 
 def run(
-    server: Server,
-    file: Path,
-    *,
-    connections: int = 16,
-    depth: int = 1,
-    seconds: float = 4,
-    settle_s: float = 1,
+    server: Server, file: Path, *, connections: int = 16, depth: int = 1, seconds: float = 4, settle_s: float = 1
 ) -> Measured:
     """Load a server in a closed loop after `settle_s` that do not count, and return what was measured."""
     command = [str(generator()), "127.0.0.1", str(server.port), str(file)]
