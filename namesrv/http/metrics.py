@@ -36,7 +36,7 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     clock: Clock
     watches: Watches
     #: None without any.
-    workers: WorkerPool | None
+    workers: WorkerPool | None = None
     #: None without the option `peers`.
     peers: "PeerViews | None" = None
 
