@@ -48,25 +48,17 @@ _ROUTES: Final = row(
         limits=worse_above(256 << 10, 1 << 20),
     ),
     lines(
-        "After a start",
-        "1 while clients get brokers that peers know and that have not registered here; 120 s at most. Needs `peers`.",
-        now_of_each(f"{_PREFIX}cold"),
-    ),
-    lines(
         "Learned answers",
-        "Route queries that were answered with brokers that peers know, after a start.",
+        "Route queries answered with brokers that peers know: after a start, with `peers`, for 120 s at most.",
         of_each(f"{_PREFIX}learned_route_answers_total"),
     ),
     lines(
         "Peers",
-        "1: a NameServer of `peers` is ignored, or knows other brokers or topics. Page: `NameServerViewsDiffer`.",
+        "1: the server has just started and answers with what peers know; a peer is ignored, or knows other brokers or "
+        "topics. Page: `NameServerViewsDiffer`.",
+        now_of_each(f"{_PREFIX}cold"),
         now_of_each(f"{_PREFIX}peer_ignored", "peer"),
         now_of_each(f"{_PREFIX}peer_difference", "peer", "broker", "kind"),
-    ),
-    lines(
-        "Requests to peers that failed",
-        "It is asked each second after a start, then each 10 s.",
-        grown_of_each(f"{_PREFIX}peer_failures_total", "peer"),
     ),
     lines(
         "Watched routes",

@@ -6,7 +6,7 @@ The rules are in `namesrv/core/cold_start.py`; here are the requests, their limi
 import asyncio
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
@@ -16,12 +16,11 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult, TopicsChangedByAdmin
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.log_events import COLD_START_BEGAN, COLD_START_ENDED, PEER_DIFFERS, PEER_IGNORED
-from namesrv.observability.metric_catalogue import PEER_FAILURES
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.admin.admin_request import AdminRequest, Found, check_body_bytes
-from remoting.admin.routes import cluster_view, digested_cluster_view, registered_route
+from remoting.admin.routes import digested_cluster_view, registered_route
 from remoting.background_tasks import all_results, start_task
 from remoting.client import RemotingClient
 from remoting.clock import Clock
@@ -60,12 +59,11 @@ def _is_own(address: str, port: int) -> bool:
     return its_port == port and (is_own_host(host) or host.startswith(f"{socket.gethostname()}."))
 
 
-class _KeptRoutes:
+class _KeptRoutes(NamedTuple):
     """The answers of all peers to a query for one topic, shared by all who ask at the same time."""
 
-    def __init__(self, began_ms: int, task: "asyncio.Task[list[TopicRouteData]]") -> None:
-        self.began_ms = began_ms
-        self.task = task
+    began_ms: int
+    task: "asyncio.Task[list[TopicRouteData]]"
 
     def is_fresh(self, now_ms: int) -> bool:
         return not self.task.done() or now_ms - self.began_ms < ROUTE_MS
@@ -158,7 +156,7 @@ class Peers:
         await all_results(self._look_at(peer) for peer in self._addresses)
 
     async def _look_at(self, peer: str) -> None:
-        answer = await self._ask(peer, digested_cluster_view() if self.cold.is_over else cluster_view())
+        answer = await self._ask(peer, digested_cluster_view())
         connection, now_ms = self._client.connection_number(peer), self._clock.now_ms()
         if answer is not None and self.cold.take(peer, answer.broker_addr_table, connection, now_ms):
             self._log_ignored(peer)
@@ -195,7 +193,6 @@ class Peers:
                 self._routes_bytes += len(answer.body)
             return request.read_response(answer)
         except (InvokeError, Refused, BodyError) as error:
-            self._event_log.counts[PEER_FAILURES].add((peer,))
             if self.cold.lose(peer, str(error)):
                 self._log_ignored(peer)
             return None

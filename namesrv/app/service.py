@@ -219,7 +219,7 @@ class NameServer:
             await peers.learn()
         finally:
             self._routes.learn = None
-            self._server.set_urgent((_ROUTE,))
+            self._server.processor.set_urgent((_ROUTE,))
 
     def _site(self) -> "Sequence[Endpoint]":
         """Return the paths; in a thread, because what they import takes long."""

@@ -67,7 +67,6 @@ COLD: Final = Gauge(
     "1 while clients get brokers that peers know and that have not registered here since the start (`peers`), else 0.",
 )
 LEARNED_ANSWERS: Final = Total("learned_route_answers", "Route queries answered with brokers that peers know.")
-PEER_FAILURES: Final = Counter("peer_failures", "Requests to NameServers of `peers` that failed.", ("peer",))
 PEERS_IGNORED: Final = Gauge(
     "peer_ignored", "1 for a NameServer of `peers` that does not answer, or is not believed; else 0.", ("peer",)
 )
@@ -79,12 +78,8 @@ PEER_DIFFERENCES: Final = Gauge(
     peer_labels=2,
     label_sets_max=BROKERS_MAX,
 )
-VIEW_DIGEST: Final = Gauge(
-    "view_digest",
-    "Digest of the brokers and topics of a cluster, with `peers` alone: the same on NameServers that know the same.",
-    ("cluster",),
-    peer_labels=1,
-    label_sets_max=CLUSTERS_MAX,
+VIEW_DIGEST: Final = _of_clusters(
+    "view_digest", "With `peers`, a digest of brokers and topics: the same on NameServers that know the same."
 )
 VIEW_CHANGED: Final = Gauge(
     "view_changed_timestamp_seconds",

@@ -70,7 +70,7 @@ class RouteRequestHandler:
             if self.learn is not None and not (
                 is_of_broker or header.registered_only or peer.kind is ConnectionKind.BROKER
             ):
-                return self._learned_route(request, self.learn, topic, dialect, zone, audience)
+                return self._learned_route(request, peer, self.learn, topic, dialect, zone)
             if zone:
                 answer = self._zone_route(request, topic, zone, audience)
             else:
@@ -170,7 +170,7 @@ class RouteRequestHandler:
         return request.reply(body=body)
 
     async def _learned_route(
-        self, request: RemotingCommand, learn: "Learn", topic: str, dialect: Dialect, zone: str, audience: int
+        self, request: RemotingCommand, peer: Peer, learn: "Learn", topic: str, dialect: Dialect, zone: str
     ) -> RemotingCommand:
         """Answer a route with what peers know, which is kept nowhere; nor does it count as a fetch of ours."""
         route, _, sets = await learn(topic, self._route_of)
@@ -179,7 +179,8 @@ class RouteRequestHandler:
             raise TopicNotExist(topic)
         if zone:
             route, dialect = in_zone(route, zone), Dialect.BARE_INTEGER_KEYS
-        body = encode(self._state.role_addresses.for_audience(route, audience, sets), dialect)
+        # Its audience may be another one by now.
+        body = encode(self._state.role_addresses.for_audience(route, peer.audience, sets), dialect)
         self._counters.found.observe(len(body))
         self._counters.cold += 1
         self._counters.learned += bool(sets)

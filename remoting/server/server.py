@@ -5,7 +5,7 @@ Answers to `NettyRemotingServer`. What happens on one connection is in `connecti
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count, islice
 from operator import attrgetter
 from types import MappingProxyType
@@ -137,10 +137,6 @@ class RemotingServer:
         connection = self._connections.get(number)
         if connection is not None:
             connection.probe()
-
-    def set_urgent(self, codes: Iterable[int]) -> None:
-        """Process these codes at once from now on, and no others."""
-        self.processor.set_urgent(codes)
 
     def drain(self) -> None:
         """Answer GO_AWAY to every peer that understands it; other peers and new connections are still served."""
