@@ -164,6 +164,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "routeWatchChangesMax",
         "routeWatchTopicsMax",
         "routeWatchersMax",
+        "routeWorkers",
         "queuedBytesMax",
         "serializeType",
         "tls.client.authServer",
