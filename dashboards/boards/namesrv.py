@@ -61,6 +61,28 @@ _ROUTES: Final = row(
         now_of_each(f"{_PREFIX}peer_difference", "peer", "broker", "kind"),
     ),
     lines(
+        "Route workers",
+        "Workers that serve, with routeWorkers, and those that ended: each cost its clients a reconnect.",
+        now_of_each(f"{_PREFIX}route_workers"),
+        grown_of_each(f"{_PREFIX}route_workers_ended_total"),
+    ),
+    lines(
+        "Clients at route workers",
+        "Connections; those with TLS stay at the server.",
+        now_of_each(f"{_PREFIX}route_worker_connections"),
+    ),
+    lines(
+        "Questions of route workers",
+        "Requests about which they asked the server: after a change of a route, the first at each worker.",
+        of_each(f"{_PREFIX}route_worker_requests_total"),
+    ),
+    lines(
+        "Processor time of route workers",
+        "Cores that the workers of a server fill together.",
+        of_each(f"{_PREFIX}route_worker_cpu_seconds_total"),
+        unit="short",
+    ),
+    lines(
         "Watched routes",
         "Topics of which it is noted who fetches their routes, while a controller takes queues away. Each query for "
         "one of them takes twice as long; 64 is the limit.",
