@@ -46,10 +46,6 @@ from serving.metrics.server_counters import ServerCounters
 #: Seconds after which a connection without a further request is closed.
 IDLE_S: Final = 60
 
-#: What the kernel takes of answers that a client does not read, in bytes, or twice that: by itself it takes megabytes,
-#: which no limit of ours would see.
-SEND_BYTES: Final = 128 * 1024
-
 #: Seconds that requests under way have at the stop, and that unread bodies of requests are read for.
 STOP_S: Final = 0.5
 
@@ -141,9 +137,6 @@ async def start_http(app: web.Application, port: socket.socket, connections_max:
     await runner.setup()
     server = runner.server
     assert server is not None, "setup made it"
-
-    # Accepted sockets take it over.
-    port.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
 
     def rejected(peer: str, problem: str) -> None:
         app[_LOGS].write(HTTP_REQUEST_REJECTED, peer=peer, error=problem)

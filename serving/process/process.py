@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 _STREAM_SHARE: Final = 8
 #: Connections at one time of a server that is reached over HTTP alone: clients keep one each.
 HTTP_CONNECTIONS_MAX: Final = 1_000
+#: What the kernel takes of answers that a client does not read, in bytes, or twice that: by itself it takes megabytes,
+#: which no limit of ours would see.
+HTTP_SEND_BYTES: Final = 128 * 1024
 
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
@@ -465,9 +468,12 @@ def bound_http_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket, so that a port in use ends the start before peers are served; raises StartFailed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        bound = socket.create_server((host, port), family=family)
     except OSError as error:
         raise StartFailed(f"cannot listen on {host}:{port} for HTTP: {error.strerror or error}") from error
+    # Connections take it over when the kernel takes them, which may be long before the HTTP side is loaded.
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HTTP_SEND_BYTES)
+    return bound
 
 
 async def _first_connection(ports: Sequence[socket.socket]) -> None:
