@@ -14,9 +14,10 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from analytics.cli.options import WrongOptions
+from analytics.spark.bridge import remember_classes
 
 #: Holds log4j2.properties.
-CONF_FOLDER: Final = Path(__file__).parent / "spark_conf"
+CONF_FOLDER: Final = Path(__file__).parents[1] / "spark_conf"
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -112,6 +113,7 @@ def start_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    remember_classes(session)
     return session
 
 
