@@ -170,6 +170,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="make all of it from rows, not from what was kept of days")
 
 
+def _add_update(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser)
+    _add_file(parser)
+
+
 def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
@@ -179,6 +184,10 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         default=_HISTORY,
         help="where the results are (default: %(default)s)",
     )
+    _add_file(parser)
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file", metavar="FILE", help="the page to write (default: report.html in the folder of the results)"
     )
@@ -190,6 +199,7 @@ TASKS: Final = (
     Task("stream", "read it all the time, as soon as a file is there", _add_stream),
     Task("run", "run analyses and publish their results", _add_run),
     Task("report", "write one HTML page of what the analyses have found", _add_report, "analytics.cli.report"),
+    Task("update", "ingest, run and report in one go", _add_update),
     Task("compact", "make few large files of many small ones, and delete what is old", add_spark),
 )
 

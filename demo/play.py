@@ -260,11 +260,10 @@ def churn(broker: Broker) -> None:
 
 def analyse(stage: Stage) -> dict[str, Any]:
     """Ingest the history, run all analyses, write the report, and return the results by name."""
-    for words in (("ingest",), ("run", "--raw"), ("report", "--file", str(stage.folder / "report.html"))):
-        say(f"rmq-analytics {words[0]}")
-        place = [] if words[0] == "report" else ["--history", str(stage.history)]
-        command = [sys.executable, "-m", "analytics", words[0], *place, "--output", str(stage.history), *words[1:]]
-        subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(REPOSITORY)})
+    say("rmq-analytics update")
+    words = ["update", "--raw", "--history", str(stage.history), "--file", str(stage.folder / "report.html")]
+    command = [sys.executable, "-m", "analytics", *words]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(REPOSITORY)})
     latest = stage.history / "results" / "latest"
     return {path.stem: json.loads(path.read_text()) for path in latest.glob("*.json")}
 

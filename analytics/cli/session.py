@@ -14,9 +14,10 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from analytics.cli.options import WrongOptions
+from analytics.spark.bridge import remember_classes
 
 #: Holds log4j2.properties.
-CONF_FOLDER: Final = Path(__file__).parent / "spark_conf"
+CONF_FOLDER: Final = Path(__file__).parents[1] / "spark_conf"
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -77,6 +78,11 @@ _OF_ONE_MACHINE: Final = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
+#: A small history is over before the second compiler has made anything faster, and leaves little garbage.
+_OF_ONE_MACHINE_AND_LITTLE: Final = (
+    "-XX:+UseSerialGC -XX:NewSize=256m -XX:MetaspaceSize=256m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+)
+
 #: Options of a machine for each Java. Two collectors are more than it takes.
 _TUNED_BY: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
@@ -92,14 +98,19 @@ class NoJava(Exception):
 
 
 def start_session(
-    master: str, conf: Mapping[str, str] = _NONE, *, driver_memory: str = "3g", app_name: str = "rmq-analytics"
+    master: str,
+    conf: Mapping[str, str] = _NONE,
+    *,
+    driver_memory: str = "3g",
+    app_name: str = "rmq-analytics",
+    small: bool = False,
 ) -> SparkSession:
     """Start Spark, 5 to 10 s of work, or return the session there is; raises NoJava, and WrongOptions.
 
     With a local master nothing listens on an outside address. `driver_memory` is that of the process that drives, and
-    with a local master of all the work; `conf`: more settings, by their Spark names.
+    with a local master of all the work; `conf`: more settings, by their Spark names; `small`: the history is.
     """
-    settings = spark_settings(master, {"spark.driver.memory": driver_memory, **conf})
+    settings = spark_settings(master, {"spark.driver.memory": driver_memory, **conf}, small=small)
     _require_java()
     # Read by the JVM when it starts.
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF_FOLDER))
@@ -112,10 +123,11 @@ def start_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    remember_classes(session)
     return session
 
 
-def spark_settings(master: str = "local[*]", conf: Mapping[str, str] = _NONE) -> dict[str, str]:
+def spark_settings(master: str = "local[*]", conf: Mapping[str, str] = _NONE, *, small: bool = False) -> dict[str, str]:
     """Return all settings of a session by their Spark names; raises WrongOptions for one that no site may change."""
     for key, value in conf.items():
         if _FIXED.get(key, value) != value:
@@ -126,7 +138,9 @@ def spark_settings(master: str = "local[*]", conf: Mapping[str, str] = _NONE) ->
     if _is_local(master):
         here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         tuned = _DRIVER_JAVA in conf or any(name in os.environ for name in _TUNED_BY)
-        java[_DRIVER_JAVA] = java[_DRIVER_JAVA] if tuned else f"{_OF_ONE_MACHINE} {java[_DRIVER_JAVA]}"
+        if not tuned:
+            best = _OF_ONE_MACHINE_AND_LITTLE if small else _OF_ONE_MACHINE
+            java[_DRIVER_JAVA] = f"{best} {java[_DRIVER_JAVA]}"
     return {**_DEFAULTS, **here, **conf, **_FIXED, **java}
 
 

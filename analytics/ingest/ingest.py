@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from analytics.ingest import manifest
 from analytics.ingest.curated import facts_of, rows_of, write_hours
 from analytics.ingest.landing import (
+    LINE_BYTES_LEAST,
     HourWork,
     How,
     LandedHours,
@@ -32,7 +33,9 @@ from analytics.ingest.lines import events, is_unreadable, not_in, once, unreadab
 from analytics.spark.failures import SPARK_FAILURES, Failures
 from analytics.spark.progress import Progress
 from analytics.spark.schemas import CORRUPT, line_schema
+from analytics.spark.small import session_for
 from analytics.spark.storage import Storage
+from analytics.spark.threads import at_once
 from history.columns import RowFamily
 from history.schemas import FAMILIES, SCHEMA_VERSION
 
@@ -96,11 +99,12 @@ def ingest(places: Places, show: Progress, families: Iterable[RowFamily] = tuple
     """
     total = Ingested()
     failures = Failures(show)
-    with places.stored.writing(STORED_HISTORY):
-        for family in families:
+    with places.stored.writing(STORED_HISTORY), at_once(places.spark) as pool:
+        results = [(family, pool.submit(ingest_family, places, family)) for family in families]
+        for family, result in results:
             done = Ingested()
             with failures.collecting(family.name, message=f"{family.name}: failed"):
-                done = ingest_family(places, family)
+                done = result.result()
             if done.files:
                 show(f"{family.name}: {done}")
             if done.schema_version > SCHEMA_VERSION:
@@ -121,7 +125,8 @@ def ingest_family(places: Places, family: RowFamily) -> Ingested:
     sweep(places.stored, family, days)
     total = Ingested()
     for batch in batches(work_to_do(_landed(places, family), days)):
-        total = total.plus(ingest_batch(places, family, batch))
+        here = places._replace(spark=session_for(places.spark, sum(hour.size for hour in batch) // LINE_BYTES_LEAST))
+        total = total.plus(ingest_batch(here, family, batch))
     return total
 
 

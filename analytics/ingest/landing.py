@@ -28,6 +28,9 @@ PATH_GLOB: Final = "*.{jsonl,jsonl.gz}"
 #: So many bytes of landing are read in one go; a crash costs no more than that, and memory needs no more.
 BATCH_BYTES_MAX: Final = 2 * 1024**3
 
+#: A line has at least so many bytes, compressed ones too.
+LINE_BYTES_LEAST: Final = 40
+
 _UNPACKED_AT_ONCE: Final = 1024**2
 
 #: One task of Spark writes so much of an hour, in bytes of landing; larger hours are written in pieces.

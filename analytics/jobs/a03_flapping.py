@@ -91,4 +91,5 @@ JOB: Final = Job(
     part_columns=STATE_PARTS,
     columns=COLUMNS,
     order=("peak DESC",),
+    parts_id="A1",
 )

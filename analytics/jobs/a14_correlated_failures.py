@@ -102,4 +102,5 @@ JOB: Final = Job(
     part_columns=STATE_PARTS,
     columns=COLUMNS,
     order=("jaccard DESC", "joint_minutes DESC"),
+    parts_id="A1",
 )

@@ -56,6 +56,8 @@ class Job(NamedTuple):
     columns: tuple[Column, ...]
     #: Which rows come first, as SQL: those that matter most. Of equal ones all columns decide, from the first on.
     order: tuple[str, ...] = ()
+    #: Id of the analysis whose parts it shares; its own id without one.
+    parts_id: str = ""
 
     def parts(self, inputs: Inputs, span: Span) -> DataFrame:
         """Return the parts of a span: `part_columns`."""

@@ -48,6 +48,14 @@ def test_every_analysis_is_found_under_its_id():
     assert found == dict(MODULES)
 
 
+def test_analyses_that_share_parts_make_the_same_ones():
+    jobs = {job.id: job for job in load_jobs()}
+    assert {job.id: job.parts_id for job in jobs.values() if job.parts_id} == {"A3": "A1", "A14": "A1"}
+    for job in jobs.values():
+        owner = jobs[job.parts_id or job.id]
+        assert (job.parts_of, job.inputs, job.part_columns) == (owner.parts_of, owner.inputs, owner.part_columns)
+
+
 @pytest.mark.parametrize("command", ["ingest", "stream", "compact"])
 def test_a_history_folder_that_is_not_there_is_named(tmp_path, capsys, command):
     assert main([command, "--history", str(tmp_path / "nowhere")]) == WRONG_OPTIONS
@@ -203,6 +211,7 @@ def test_java_is_tuned_for_one_machine_unless_somebody_else_did_it(monkeypatch):
     monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     driver = "spark.driver.extraJavaOptions"
     assert "UseParallelGC" in spark_settings()[driver]
+    assert "TieredStopAtLevel=1" in spark_settings(small=True)[driver]
     assert spark_settings("spark://127.0.0.1:7077")[driver] == "-Duser.timezone=UTC"
     assert spark_settings(conf={driver: "-XX:+UseZGC"})[driver] == "-XX:+UseZGC -Duser.timezone=UTC"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
@@ -226,6 +235,18 @@ def test_from_landing_to_a_result_by_commands(spark, tmp_path, capsys):
     latest = json.loads((output / "results/latest/heartbeat_gaps.json").read_bytes())
     assert latest["input_rows"] == 360
     assert not (history / "curated").exists()
+
+
+def test_update_goes_from_landing_to_the_report_and_names_what_failed(spark, tmp_path, capsys):
+    land(tmp_path, heartbeats(range(3)))
+    (tmp_path / "curated/v1/_manifest/family=ns_tick").mkdir(parents=True)
+    (tmp_path / f"curated/v1/_manifest/family=ns_tick/date={DAY}.json").write_bytes(b"{")
+    assert main(["update", "--history", str(tmp_path), "--job", "A16", "--from", DAY, "--to", "2026-03-03"]) == FAILED
+    errors = capsys.readouterr().err
+    assert "heartbeat: 1 hours from 1 files: 3 rows" in errors
+    assert "1/1 A16 read_again: 0 rows of 0 recorded ones" in errors
+    assert "failed: ingest ns_tick: curated/v1/_manifest/family=ns_tick" in errors
+    assert (tmp_path / "report.html").exists()
 
 
 def test_what_spark_cannot_read_ends_with_a_sentence_and_keeps_nobody_from_deleting_what_is_old(
