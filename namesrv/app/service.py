@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _REMOVE: Final = "remove_lost_brokers"
-_LEARN: Final = "learn_of_peers"
+_LEARN: Final = "learn_from_peers"
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
@@ -151,10 +151,9 @@ class NameServer:
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
         )
-        workers = self._server.workers
-        if workers is not None:
-            workers.report_end = event_log.route_worker_ended
-            self._process.health.has_workers = lambda: workers.are_ready
+        if self._server.workers is not None:
+            self._server.workers.report_end = event_log.route_worker_ended
+        self._process.health.waits_for = self._waits_for
         # Where clients get other addresses of brokers: the rules, and checks of where these addresses lead.
         self._role_addresses = RoleAddressKeeper(
             config, state.role_addresses, self._server.reclassify, self._client, clock, event_log, tasks
@@ -212,6 +211,14 @@ class NameServer:
         addresses = peers_of(config)
         parts = self._state, self._settings, self._client, self._clock, self._event_log
         return Peers(addresses, *parts) if addresses else None
+
+    def _waits_for(self) -> str:
+        """Return what this server waits for before it is ready, so that the next of its peers may be restarted."""
+        workers, peers = self._server.workers, self._peers
+        if workers is not None and not workers.are_ready:
+            return "its route workers"
+        missing = peers.cold.missing() if peers is not None else 0
+        return f"{missing} brokers that are registered at its peers" if missing else ""
 
     async def _learn(self, peers: "Peers") -> None:
         """Answer route queries with what peers know as long as brokers are missing; then at once, as ever."""

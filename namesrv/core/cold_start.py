@@ -60,6 +60,8 @@ class ColdStart:
         #: What each peer listed; None for one that is ignored, and why it is.
         self._listings: dict[str, _Listing | None] = dict.fromkeys(peers)
         self.problems: dict[str, str] = {}
+        #: Those that have neither answered nor failed to.
+        self._unanswered = set(self._listings)
         #: Brokers that a peer does not list any more.
         self._left: set[tuple[str, int, str]] = set()
         #: Brokers that have registered here since the start, and when the first did.
@@ -89,6 +91,7 @@ class ColdStart:
 
         What it listed before over the same connection, and does not list now, has left.
         """
+        self._unanswered.discard(peer)
         rows = ((name, data.broker_addrs.items()) for name, data in sets.items())
         members = frozenset((name, broker_id, address) for name, row in rows for broker_id, address in row)
         if problem := self._problem({(name, address) for name, _, address in members}, now_ms):
@@ -104,6 +107,7 @@ class ColdStart:
 
     def lose(self, peer: str, problem: str) -> bool:
         """Ignore what a peer listed until it is taken again; return whether that, or the reason, is new."""
+        self._unanswered.discard(peer)
         is_new = self.problems.get(peer) != problem
         self.problems[peer] = problem
         self._listings[peer] = None
@@ -126,7 +130,8 @@ class ColdStart:
         """Return why this is over; blank while it is not."""
         if now_ms - self._began_ms >= COLD_MS_MAX:
             return "time"
-        return "registered" if self.usable and not self.missing() else ""
+        is_complete = self.usable and not self._unanswered and not self.missing()
+        return "registered" if is_complete and self._has_come() else ""
 
     def merged(
         self, own: TopicRouteData | None, answers: Sequence[TopicRouteData], *, support_acting_master: bool
@@ -185,10 +190,23 @@ class ColdStart:
         )
         return msgspec.structs.replace(broker_set, members={**missing, **here})
 
+    def _has_come(self) -> bool:
+        """Return whether a broker that peers list, or that was known before the start, is here.
+
+        Peers that were restarted too list none, which tells nothing of the brokers that there are.
+        """
+        listed = (listing.members for listing in self._listings.values() if listing is not None)
+        is_listed = any((name, broker_id) in self._registered for row in listed for name, broker_id, _ in row)
+        return is_listed or not self.known.isdisjoint(self._places())
+
+    def _places(self) -> set[tuple[str, str]]:
+        """Return name and address of the brokers that are registered here."""
+        sets = self._tables.brokers.sets()
+        return {(known.broker_name, member.address) for known in sets for member in known.members.values()}
+
     def _problem(self, places: set[tuple[str, str]], now_ms: int) -> str:
         """Return why brokers at these places, by name and address, are of another fleet; blank if they may be ours."""
-        sets = self._tables.brokers.sets()
-        own = {(known.broker_name, member.address) for known in sets for member in known.members.values()}
+        own = self._places()
         if not places or not places.isdisjoint(own):
             return ""
         if self.known and places.isdisjoint(self.known):

@@ -95,10 +95,40 @@ async def test_client_of_a_started_server_gets_what_a_peer_knows_until_the_broke
         assert (peer.count(LISTING), peer.count(ROUTE)) == asked
 
 
+async def test_started_server_is_not_ready_and_serves_until_the_brokers_of_its_peers_have_registered(tmp_path):
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, http=True) as server:
+        health = server._process.health
+        await eventually(lambda: health.serving is Serving.WAITING, seconds=SOON_S, what="it serves")
+        status, answer = await probed(server)
+        assert (status, answer["error"]["message"]) == (
+            503,
+            "This NameServer is waiting for 1 brokers that are registered at its peers.",
+        )
+        assert (await fetched(server, "/rocketmq/nsaddr")).startswith("127.0.0.1:")
+        await register(server)
+        await eventually(lambda: health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        assert (await probed(server))[0] == 200
+
+
+async def test_cold_start_goes_on_beside_a_peer_that_was_restarted_too(tmp_path):
+    empty = Known()
+    empty.addresses = {}
+    async with peers(empty) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        assert (await client.request(ROUTE, QUERY)).code == 17
+        looks = peer.count(LISTING)
+        await eventually(lambda: peer.count(LISTING) > looks + 1, seconds=SOON_S, what="it looks on")
+        empty.addresses = {"broker-a": AT}
+        async with asyncio.timeout(SOON_S):
+            while brokers_in(await client.request(ROUTE, QUERY)) != [AT]:
+                await asyncio.sleep(0.1)
+        assert not logged(server, "cold_start_ended")
+
+
 async def test_cold_start_is_in_the_history(tmp_path):
     folder = tmp_path / "history"
     async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, history_dir=str(folder)) as server:
-        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        await eventually(lambda: server._process.health.serving is Serving.WAITING, seconds=SOON_S, what="it serves")
     written = "".join(file.read_text() for file in folder.rglob("*") if file.is_file())
     assert all(f'"{event}"' in written for event in ("cold_start_began", "cold_start_ended"))
 
@@ -259,12 +289,22 @@ def test_nothing_of_it_is_loaded_without_peers():
 async def fetched(server, path):
     url = f"http://127.0.0.1:{server.http_port}{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        return await (answer.json() if path != "/metrics" else answer.text())
+        return await (answer.json() if path.startswith("/v1") else answer.text())
+
+
+async def probed(server):
+    url = f"http://127.0.0.1:{server.http_port}/readyz"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, await answer.json()
+
+
+async def register(server):
+    await (await Line.to(server)).request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
 
 
 async def test_learned_route_is_marked_over_http_and_cold_in_the_metrics(tmp_path):
     async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, http=True) as server:
-        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        await eventually(lambda: server._process.health.serving is Serving.WAITING, seconds=SOON_S, what="it serves")
         route = await fetched(server, f"/v1/topics/{TOPIC}/route")
         assert (route["learnedFrom"], route["brokerDatas"][0]["brokerAddrs"]) == ({"broker-a": peer.address}, {"0": AT})
         listing = await fetched(server, "/v1/peers")

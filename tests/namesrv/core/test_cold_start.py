@@ -248,4 +248,36 @@ def test_peer_of_another_fleet_is_ignored(own, known, now_ms, is_ignored):
 def test_peer_without_brokers_is_of_no_other_fleet():
     site = Site(known=[(BROKER, MASTER)])
     assert not site.lists(ONE)
+    assert site.cold.usable == [ONE]
+
+
+@pytest.mark.parametrize(
+    ("own", "known", "listed", "reason"),
+    [
+        ((), (), (), ""),
+        ((), [(BROKER, MASTER)], (), ""),
+        ((A,), (), (), ""),
+        ((A,), [(BROKER, MASTER)], (), "registered"),
+        ((A,), (), (A,), "registered"),
+    ],
+    ids=[
+        "nothing is known of any broker",
+        "one was here before",
+        "another one is here",
+        "it is here again",
+        "one that the peers list is here",
+    ],
+)
+def test_peers_that_were_restarted_too_and_list_no_broker_do_not_end_the_cold_start(own, known, listed, reason):
+    site = Site(*own, known=known)
+    for peer in (ONE, TWO):
+        site.lists(peer, *listed)
+    assert site.cold.why_over(0) == reason
+
+
+def test_cold_start_is_not_over_while_a_peer_has_neither_answered_nor_failed():
+    site = Site(A)
+    site.lists(ONE, A)
+    assert site.cold.why_over(0) == ""
+    site.cold.lose(TWO, "hangs")
     assert site.cold.why_over(0) == "registered"
