@@ -130,6 +130,7 @@ class NameServer:
         routes = self._routes = RouteRequestHandler(state, settings, clock, runner)
         if peers is not None:
             routes.learn, routes.topic_digests = peers.route, peers.views.digests.topics
+            routes.start_id = peers.start_id
         requests = RequestTable(
             BrokerRequestHandler(state, settings, clock, runner, effects.perform),
             routes,
@@ -176,7 +177,7 @@ class NameServer:
             followed += [self._role_addresses.follow_role_addresses, self._role_addresses.check_role_addresses]
         if self._peers is not None:
             # Before the port is open: queries would wait for it and fill the queue, and clients find other servers.
-            await self._tasks.attempt(self._peers.begin(), _LEARN)
+            await self._peers.begin()
             followed.append(self._peers.compare_peers)
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
@@ -209,7 +210,7 @@ class NameServer:
         from namesrv.app.peers import Peers, peers_of  # noqa: PLC0415  # nothing of it is loaded without peers
 
         addresses = peers_of(config)
-        parts = self._state, self._settings, self._client, self._clock, self._event_log
+        parts = self._state, self._settings, self._client, self._clock, self._event_log, self._tasks
         return Peers(addresses, *parts) if addresses else None
 
     def _waits_for(self) -> str:

@@ -182,3 +182,5 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     stale_replicas: list[StaleReplica] | UnsetType = UNSET
     #: Ours alone, with `withTopicDigests` and if it has peers: broker name -> digest of the set's topics.
     topic_digests: dict[str, int] | UnsetType = UNSET
+    #: With these digests: a random text of the NameServer's start.
+    start_id: str | UnsetType = UNSET
