@@ -152,12 +152,12 @@ def _topics_digest(broker_name: str, topics: Mapping[str, QueueData]) -> Coopera
     rows, digest = iter(list(topics.items())), 0
     # A CRC that starts from another seed is another one for the same name, and a CRC differs for sure if only 32 bits
     # in a row do: one topic with one other number always changes the sum.
-    start, seeds = crc32(broker_name.encode()), dict[tuple[int, int, int, int], int]()
+    start, seeds = crc32(broker_name.encode()), dict[QueueData, int]()
     while part := list(islice(rows, _AT_ONCE)):
         for topic, data in part:
-            settings = data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag
-            if (seed := seeds.get(settings)) is None:
-                seed = seeds[settings] = crc32(pack("<4i", *settings), start)
+            if (seed := seeds.get(data)) is None:
+                settings = data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag
+                seed = seeds[data] = crc32(pack("<4i", *settings), start)
             digest += crc32(topic.encode(), seed)
         yield
     return digest % _MODULUS
