@@ -79,7 +79,7 @@ class GetRouteInfoRequestHeader(msgspec.Struct, frozen=True, kw_only=True, renam
 
     topic: str | None = None
     accept_standard_json_only: bool = False
-    #: Ours alone: without what a NameServer that has just started knows of its peers. Peers ask so.
+    #: Ours alone: without what a NameServer that has just started knows from its peers. Peers ask so.
     registered_only: bool | None = None
     #: Zone routing of 5.x clients; both on every request of such a client.
     zone_mode: bool = msgspec.field(name="__ZONE_MODE", default=False)

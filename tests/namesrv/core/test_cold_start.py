@@ -95,7 +95,7 @@ def test_queues_are_ours_once_the_member_that_has_them_is_here(registered, queue
     assert queues_in(learned) == {BROKER: queues}
 
 
-def test_topic_that_a_registered_master_lacks_is_not_learned_of_its_peers():
+def test_topic_that_a_registered_master_lacks_is_not_learned_from_its_peers():
     site = Site(A)
     site.lists(ONE, PAIR)
     learned = site.cold.merged(None, [answer(PAIR)], support_acting_master=False, order_topic_conf=None)
