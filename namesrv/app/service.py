@@ -219,7 +219,7 @@ class NameServer:
         if workers is not None and not workers.are_ready:
             return "its route workers"
         missing = peers.cold.missing() if peers is not None else 0
-        return f"{missing} brokers that are registered at its peers" if missing else ""
+        return f"brokers that are registered at its peers ({missing})" if missing else ""
 
     async def _learn(self, peers: "Peers") -> None:
         """Answer route queries with what peers know as long as brokers are missing; then at once, as ever."""

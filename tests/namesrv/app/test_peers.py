@@ -102,7 +102,7 @@ async def test_started_server_is_not_ready_and_serves_until_the_brokers_of_its_p
         status, answer = await probed(server)
         assert (status, answer["error"]["message"]) == (
             503,
-            "This NameServer is waiting for 1 brokers that are registered at its peers.",
+            "This NameServer is waiting for brokers that are registered at its peers (1).",
         )
         assert (await fetched(server, "/rocketmq/nsaddr")).startswith("127.0.0.1:")
         await register(server)
