@@ -191,7 +191,7 @@ def _machine(prefix: str) -> tuple[Json, ...]:
         ),
         states(
             "Ready",
-            "1 while peers are served, as /readyz answers; less when the stop has begun.",
+            "1 while peers are served; less when the stop has begun.",
             ready.then(f"- {draining}"),
             limits=good_from(1),
         ),

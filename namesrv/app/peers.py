@@ -4,9 +4,9 @@ The rules are in `namesrv/core/cold_start.py`; here are the requests, their limi
 """
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import UNSET
 
@@ -21,14 +21,17 @@ from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.admin.admin_request import AdminRequest, Found, check_body_bytes
 from remoting.admin.routes import digested_cluster_view, registered_route
-from remoting.background_tasks import all_results, start_task
+from remoting.background_tasks import BackgroundTasks, all_results, start_task
 from remoting.client import RemotingClient
 from remoting.clock import Clock
-from remoting.protocol.addresses import split_address
+from remoting.protocol.addresses import NAME_CHARS_MAX, split_address
 from remoting.protocol.codes import RequestCode
-from remoting.protocol.errors import BodyError, InvokeError, Refused
+from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, Refused
 from remoting.protocol.shapes.route import TopicRouteData
 from serving.process.own_address import is_own_host
+
+if TYPE_CHECKING:
+    from remoting.protocol.shapes.namesrv import ClusterInfo
 
 #: How often the peers are asked which brokers they have.
 LOOK_S: Final = 1.0
@@ -38,14 +41,19 @@ COMPARE_S: Final = 10.0
 _NAMED_MAX: Final = 5
 #: How long a peer may take to answer; clients wait 3 s for theirs.
 PEER_TIMEOUT_MS: Final = 1_000
-#: A peer's route of a topic is used for so long.
+#: A peer's route of a topic is used for so long; a peer that was too late with one is not asked for any for so long.
 ROUTE_MS: Final = 1_000
+#: One in so many places of the request queue may be taken by queries that wait for peers: the others are for brokers.
+WAITING_SHARE: Final = 10
 #: Routes that are kept, all bytes of them, and those that are requested at a time; other queries wait for their turn.
 ROUTES_MAX: Final = 4_096
 ROUTES_BYTES_MAX: Final = 32 * 1024 * 1024
 REQUESTS_MAX: Final = 256
 #: A longer answer of a peer is not read: some 5,000 brokers.
 ANSWER_BYTES_MAX: Final = 1024 * 1024
+
+_FAILURES: Final = (InvokeError, Refused, BodyError)
+_LOOK: Final = "look_at_peer"
 
 
 def peers_of(config: NameServerConfig) -> tuple[str, ...]:
@@ -56,7 +64,7 @@ def peers_of(config: NameServerConfig) -> tuple[str, ...]:
 
 def _is_own(address: str, port: int) -> bool:
     host, its_port = split_address(address) or ("", 0)
-    return its_port == port and (is_own_host(host) or host.startswith(f"{socket.gethostname()}."))
+    return its_port == port and is_own_host(host)
 
 
 class _KeptRoutes(NamedTuple):
@@ -80,13 +88,16 @@ class Peers:
         client: RemotingClient,
         clock: Clock,
         event_log: NameServerEventLog,
+        tasks: BackgroundTasks,
     ) -> None:
-        self._addresses = addresses
         self._state = state
         self._settings = settings
         self._client = client
         self._clock = clock
         self._event_log = event_log
+        self._tasks = tasks
+        #: Our answers have it: an address that leads back here is recognised by it.
+        self.start_id = token_hex(8)
         self.cold = ColdStart(state.tables, addresses, clock.now_ms())
         self.views = PeerViews(self.cold, ViewDigests(state.tables), Differences())
         self._runner = CooperativeRunner()
@@ -95,6 +106,11 @@ class Peers:
         self._routes: dict[str, _KeptRoutes] = {}
         self._routes_bytes = 0
         self._places = asyncio.Semaphore(REQUESTS_MAX)
+        #: Queries that wait for peers.
+        self._waiting = 0
+        self._waiting_max = max(1, settings.config.default_thread_pool_queue_capacity // WAITING_SHARE)
+        #: Until when a peer is not asked for routes.
+        self._late_until_ms: dict[str, int] = {}
 
     def record(self, events: Iterable[Event]) -> None:
         """Note which brokers have registered here, and which sets may have changed."""
@@ -147,19 +163,42 @@ class Peers:
 
     async def route(self, topic: str, own: Callable[[str], TopicRouteData | None]) -> LearnedRoute:
         """Return our route of a topic, as `own` reads it, with what the peers know of missing brokers."""
-        answers = await self._answers(topic) if self.cold.usable else []
+        answers: list[TopicRouteData] = []
+        # No topic has a longer name: those of groups' retries have the longest.
+        if self.cold.usable and self._waiting < self._waiting_max and len(topic) <= NAME_CHARS_MAX:
+            self._waiting += 1
+            try:
+                answers = await self._answers(topic)
+            finally:
+                self._waiting -= 1
         # Read only now: brokers may have registered meanwhile.
-        acts = self._settings.config.support_acting_master
-        return self.cold.merged(own(topic), answers, support_acting_master=acts)
+        config, kv = self._settings.config, self._settings.kv
+        order_conf = kv.order_conf(topic) if config.order_message_enable else None
+        acts = config.support_acting_master
+        return self.cold.merged(own(topic), answers, support_acting_master=acts, order_topic_conf=order_conf)
 
     async def _look(self) -> None:
-        await all_results(self._look_at(peer) for peer in self._addresses)
+        await all_results(self._look_at(peer) for peer in list(self.cold.peers))
 
     async def _look_at(self, peer: str) -> None:
-        answer = await self._ask(peer, digested_cluster_view())
-        connection, now_ms = self._client.connection_number(peer), self._clock.now_ms()
-        if answer is not None and self.cold.take(peer, answer.broker_addr_table, connection, now_ms):
-            self._log_ignored(peer)
+        """Take what a peer lists; a fault of ours is reported, and the next look tries again."""
+        await self._tasks.attempt(self._take_listing(peer), _LOOK)
+
+    async def _take_listing(self, peer: str) -> None:
+        answer: ClusterInfo | None = None
+        try:
+            answer = await self._ask(peer, digested_cluster_view())
+        except _FAILURES as error:
+            is_new = self.cold.ignore(peer, str(error))
+        else:
+            if answer.start_id == self.start_id:
+                self.cold.drop(peer)
+                return
+            connection = self._client.connection_number(peer)
+            is_new = self.cold.take(peer, answer.broker_addr_table, connection, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        if is_new:
+            self._event_log.write(PEER_IGNORED, peer=peer, error=self.cold.problems[peer])
         if not self.cold.is_over:
             return
         if answer is None or peer not in self.cold.usable:
@@ -181,21 +220,25 @@ class Peers:
 
     async def _routes_at_peers(self, topic: str) -> list[TopicRouteData]:
         async with self._places:
-            found = await all_results(self._ask(peer, registered_route(topic)) for peer in self.cold.usable)
+            found = await all_results(self._route_at(peer, topic) for peer in self.cold.usable)
         return [route for route in found if route is not None]
 
-    async def _ask(self, peer: str, request: AdminRequest[Found]) -> Found | None:
-        """Return the answer of a peer; None if there is none, and then the peer is left out until the next look."""
-        try:
-            answer = await self._client.invoke(peer, request.request, PEER_TIMEOUT_MS)
-            check_body_bytes(answer.body, ANSWER_BYTES_MAX)
-            if request.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-                self._routes_bytes += len(answer.body)
-            return request.read_response(answer)
-        except (InvokeError, Refused, BodyError) as error:
-            if self.cold.lose(peer, str(error)):
-                self._log_ignored(peer)
+    async def _route_at(self, peer: str, topic: str) -> TopicRouteData | None:
+        """Return a peer's route of a topic; None if it has none or fails to answer, which costs no more than that."""
+        if self._clock.now_ms() < self._late_until_ms.get(peer, 0):
             return None
+        try:
+            return await self._ask(peer, registered_route(topic))
+        except InvokeTimeout:
+            self._late_until_ms[peer] = self._clock.now_ms() + ROUTE_MS
+        except _FAILURES:
+            # Its listing shows whether it is to be believed, and the log says why not.
+            pass
+        return None
 
-    def _log_ignored(self, peer: str) -> None:
-        self._event_log.write(PEER_IGNORED, peer=peer, error=self.cold.problems[peer])
+    async def _ask(self, peer: str, request: AdminRequest[Found]) -> Found:
+        answer = await self._client.invoke(peer, request.request, PEER_TIMEOUT_MS)
+        check_body_bytes(answer.body, ANSWER_BYTES_MAX)
+        if request.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            self._routes_bytes += len(answer.body)
+        return request.read_response(answer)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _REMOVE: Final = "remove_lost_brokers"
-_LEARN: Final = "learn_of_peers"
+_LEARN: Final = "learn_from_peers"
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
@@ -130,6 +130,7 @@ class NameServer:
         routes = self._routes = RouteRequestHandler(state, settings, clock, runner)
         if peers is not None:
             routes.learn, routes.topic_digests = peers.route, peers.views.digests.topics
+            routes.start_id = peers.start_id
         requests = RequestTable(
             BrokerRequestHandler(state, settings, clock, runner, effects.perform),
             routes,
@@ -151,10 +152,9 @@ class NameServer:
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
         )
-        workers = self._server.workers
-        if workers is not None:
-            workers.report_end = event_log.route_worker_ended
-            self._process.health.has_workers = lambda: workers.are_ready
+        if self._server.workers is not None:
+            self._server.workers.report_end = event_log.route_worker_ended
+        self._process.health.waits_for = self._waits_for
         # Where clients get other addresses of brokers: the rules, and checks of where these addresses lead.
         self._role_addresses = RoleAddressKeeper(
             config, state.role_addresses, self._server.reclassify, self._client, clock, event_log, tasks
@@ -177,7 +177,7 @@ class NameServer:
             followed += [self._role_addresses.follow_role_addresses, self._role_addresses.check_role_addresses]
         if self._peers is not None:
             # Before the port is open: queries would wait for it and fill the queue, and clients find other servers.
-            await self._tasks.attempt(self._peers.begin(), _LEARN)
+            await self._peers.begin()
             followed.append(self._peers.compare_peers)
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
@@ -210,8 +210,16 @@ class NameServer:
         from namesrv.app.peers import Peers, peers_of  # noqa: PLC0415  # nothing of it is loaded without peers
 
         addresses = peers_of(config)
-        parts = self._state, self._settings, self._client, self._clock, self._event_log
+        parts = self._state, self._settings, self._client, self._clock, self._event_log, self._tasks
         return Peers(addresses, *parts) if addresses else None
+
+    def _waits_for(self) -> str:
+        """Return what this server waits for before it is ready, so that the next of its peers may be restarted."""
+        workers, peers = self._server.workers, self._peers
+        if workers is not None and not workers.are_ready:
+            return "its route workers"
+        missing = peers.cold.missing() if peers is not None else 0
+        return f"brokers that are registered at its peers ({missing})" if missing else ""
 
     async def _learn(self, peers: "Peers") -> None:
         """Answer route queries with what peers know as long as brokers are missing; then at once, as ever."""

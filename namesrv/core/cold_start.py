@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from namesrv.core.routes import acts_for_master, broker_data
 from namesrv.core.tables.broker_table import Member, RegisteredSet
@@ -57,9 +57,11 @@ class ColdStart:
         #: Broker name and address of those that were registered before the start; empty if nothing is known of it.
         self.known: frozenset[tuple[str, str]] = frozenset()
         self._began_ms = now_ms
-        #: What each peer listed; None for one that is ignored, and why it is.
+        #: What each peer listed last, and why some are ignored all the same.
         self._listings: dict[str, _Listing | None] = dict.fromkeys(peers)
         self.problems: dict[str, str] = {}
+        #: Those that have neither answered nor failed to.
+        self._unanswered = set(self._listings)
         #: Brokers that a peer does not list any more.
         self._left: set[tuple[str, int, str]] = set()
         #: Brokers that have registered here since the start, and when the first did.
@@ -75,7 +77,7 @@ class ColdStart:
     @property
     def usable(self) -> list[str]:
         """The peers whose last answer counts."""
-        return [peer for peer, listing in self._listings.items() if listing is not None]
+        return [peer for peer, listing in self._listings.items() if listing is not None and peer not in self.problems]
 
     def registered(self, broker_name: str, broker_id: int, now_ms: int) -> None:
         """Decide about a broker here from now on, also if it leaves again."""
@@ -85,14 +87,15 @@ class ColdStart:
             self._registered.add((broker_name, broker_id))
 
     def take(self, peer: str, sets: Mapping[str, BrokerData], connection: int | None, now_ms: int) -> bool:
-        """Take what a peer lists; as `lose` if it is of another fleet.
+        """Take what a peer lists; as `ignore` if it is of another fleet.
 
         What it listed before over the same connection, and does not list now, has left.
         """
+        self._unanswered.discard(peer)
         rows = ((name, data.broker_addrs.items()) for name, data in sets.items())
         members = frozenset((name, broker_id, address) for name, row in rows for broker_id, address in row)
         if problem := self._problem({(name, address) for name, _, address in members}, now_ms):
-            return self.lose(peer, problem)
+            return self.ignore(peer, problem)
         self.problems.pop(peer, None)
         former = self._listings[peer]
         if former is not None and former.connection == connection and not self.is_over:
@@ -102,13 +105,20 @@ class ColdStart:
         self._learn()
         return False
 
-    def lose(self, peer: str, problem: str) -> bool:
-        """Ignore what a peer listed until it is taken again; return whether that, or the reason, is new."""
+    def ignore(self, peer: str, problem: str) -> bool:
+        """Leave out what a peer listed until it lists again; return whether that, or the reason, is new."""
+        self._unanswered.discard(peer)
         is_new = self.problems.get(peer) != problem
         self.problems[peer] = problem
-        self._listings[peer] = None
         self._learn()
         return is_new
+
+    def drop(self, peer: str) -> None:
+        """Have nothing to do with a peer any more: it is this server."""
+        self._unanswered.discard(peer)
+        self.problems.pop(peer, None)
+        self._listings.pop(peer, None)
+        self._learn()
 
     def end(self) -> None:
         """Learn nothing any more."""
@@ -126,14 +136,21 @@ class ColdStart:
         """Return why this is over; blank while it is not."""
         if now_ms - self._began_ms >= COLD_MS_MAX:
             return "time"
-        return "registered" if self.usable and not self.missing() else ""
+        is_complete = self.usable and not self._unanswered and not self.missing()
+        return "registered" if is_complete and self._has_come() else ""
 
     def merged(
-        self, own: TopicRouteData | None, answers: Sequence[TopicRouteData], *, support_acting_master: bool
+        self,
+        own: TopicRouteData | None,
+        answers: Sequence[TopicRouteData],
+        *,
+        support_acting_master: bool,
+        order_topic_conf: str | None,
     ) -> LearnedRoute:
         """Return our route of a topic with what the peers' routes, by precedence, have of missing brokers.
 
-        The member of a set with the smallest id has its queues: they are ours once it has registered here.
+        The member of a set with the smallest id has its queues: they are ours once it has registered here. Of the
+        orders of queues ours counts, which we may have without a route.
         """
         merged = _Parts(own)
         offered = _Parts(*reversed(answers))
@@ -158,7 +175,8 @@ class ColdStart:
                 if servers := offered.filter_servers.get(member.address):
                     merged.filter_servers.setdefault(member.address, servers)
         learned_from = {name: self._learned[name].peer for name in sets}
-        return LearnedRoute(merged.route(own) if sets else own, learned_from, sets)
+        order = offered.order_topic_conf if order_topic_conf is None else order_topic_conf
+        return LearnedRoute(merged.route(order) if sets else own, learned_from, sets)
 
     def _merged_set(self, name: str) -> RegisteredSet | None:
         """Return a set with its missing members; None if none is missing."""
@@ -185,10 +203,23 @@ class ColdStart:
         )
         return msgspec.structs.replace(broker_set, members={**missing, **here})
 
+    def _has_come(self) -> bool:
+        """Return whether a broker that peers list, or that was known before the start, is here.
+
+        Peers that were restarted too list none, which tells nothing of the brokers that there are.
+        """
+        listed = (listing.members for listing in self._listings.values() if listing is not None)
+        is_listed = any((name, broker_id) in self._registered for row in listed for name, broker_id, _ in row)
+        return is_listed or not self.known.isdisjoint(self._places())
+
+    def _places(self) -> set[tuple[str, str]]:
+        """Return name and address of the brokers that are registered here."""
+        sets = self._tables.brokers.sets()
+        return {(known.broker_name, member.address) for known in sets for member in known.members.values()}
+
     def _problem(self, places: set[tuple[str, str]], now_ms: int) -> str:
         """Return why brokers at these places, by name and address, are of another fleet; blank if they may be ours."""
-        sets = self._tables.brokers.sets()
-        own = {(known.broker_name, member.address) for known in sets for member in known.members.values()}
+        own = self._places()
         if not places or not places.isdisjoint(own):
             return ""
         if self.known and places.isdisjoint(self.known):
@@ -199,7 +230,8 @@ class ColdStart:
 
     def _learn(self) -> None:
         self._learned = {}
-        for peer, listing in () if self.is_over else self._listings.items():
+        for peer in () if self.is_over else self.usable:
+            listing = self._listings[peer]
             for name, data in listing.sets.items() if listing is not None else ():
                 members = {i: at for i, at in data.broker_addrs.items() if (name, i, at) not in self._left}
                 if members:
@@ -217,12 +249,14 @@ class _Parts:
         self.filter_servers = {at: servers for route in present for at, servers in route.filter_server_table.items()}
         tables = (route.topic_queue_mapping_by_broker for route in present)
         self.mappings = {name: row for table in tables if table is not UNSET for name, row in table.items()}
+        orders = [route.order_topic_conf for route in present if route.order_topic_conf is not UNSET]
+        self.order_topic_conf = orders[-1] if orders else UNSET
 
-    def route(self, own: TopicRouteData | None) -> TopicRouteData:
+    def route(self, order_topic_conf: str | UnsetType) -> TopicRouteData:
         return TopicRouteData(
             broker_datas=[self.sets[name] for name in self.queues],
             filter_server_table=self.filter_servers,
-            order_topic_conf=UNSET if own is None else own.order_topic_conf,
+            order_topic_conf=order_topic_conf,
             queue_datas=list(self.queues.values()),
             topic_queue_mapping_by_broker=self.mappings or UNSET,
         )

@@ -39,7 +39,7 @@ from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefi
 from serving.http.paths import EVENT_STREAM_TYPE, TEXT_TYPE, Parameter, delete, get
 from serving.http.server_views import ConfigViews, ProbeViews, check_serving
 from serving.http.views import HttpRefused, NotFound, ViewRequest, requested_page, view_of
-from serving.metrics.health import Health
+from serving.metrics.health import Health, Serving
 from serving.metrics.label_values import release_of
 from serving.shapes import namesrv as shapes
 
@@ -356,11 +356,12 @@ class LookupViews:
     def nsaddr(self, request: ViewRequest) -> str:
         """NameServers for clients that look them up: namesrvAddrList, or this server under the requested host.
 
-        Refused while draining, and never with an empty list: a Java client (DefaultTopAddressing) keeps the addresses
-        it has after an error as well as after a blank answer, but a load balancer turns to another member only after
-        an error. The error needs a body, without one that client fails with a NullPointerException.
+        Refused while starting or draining, and never with an empty list: a Java client (DefaultTopAddressing) keeps
+        the addresses it has after an error as well as after a blank answer, but a load balancer turns to another member
+        only after an error. The error needs a body, without one that client fails with a NullPointerException.
         """
-        check_serving(NAMESRV.name, self._health)
+        if self._health.serving is not Serving.WAITING:
+            check_serving(NAMESRV.name, self._health)
         if addresses := self._config().namesrv_addr_list:
             return addresses
         bound, port = self._served_at

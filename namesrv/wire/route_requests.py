@@ -49,6 +49,8 @@ class RouteRequestHandler:
         self.learn: Learn | None = None
         #: Returns the digests of all sets' topics; None without peers.
         self.topic_digests: Callable[[], Mapping[str, int]] | None = None
+        #: Goes with these digests: a random text of this start.
+        self.start_id = ""
 
     def topic_route(
         self, request: RemotingCommand, peer: Peer
@@ -205,7 +207,7 @@ class RouteRequestHandler:
     ) -> CooperativeTask[RemotingCommand]:
         text = yield from self._state.cluster_info.since(changes)
         if header.with_topic_digests and self.topic_digests is not None:
-            digests = encode({"topicDigests": self.topic_digests()}, Dialect.STANDARD)
+            digests = encode({"startId": self.start_id, "topicDigests": self.topic_digests()}, Dialect.STANDARD)
             text = text[:-1] + b"," + digests[1:]
         if header.with_away_broker_sets:
             to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()

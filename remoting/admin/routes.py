@@ -178,7 +178,7 @@ def route_view(topic: str) -> AdminRequest[TopicRouteData]:
 
 
 def registered_route(topic: str) -> AdminRequest[TopicRouteData | None]:
-    """Request the route of a topic (105) without what the NameServer has learned of others; None for no such topic."""
+    """Request the route of a topic (105) without what the NameServer learned from others; None for no such topic."""
     header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True, registered_only=True)
     request = command(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
     return AdminRequest(request, reading(TopicRouteData), {ResponseCode.TOPIC_NOT_EXIST: None})

@@ -55,4 +55,4 @@ class ConfigViews(Generic[Config]):
 def check_serving(name: str, health: Health) -> None:
     """Raise Unavailable unless the server of this name serves its peers."""
     if health.serving is not Serving.READY:
-        raise Unavailable(f"This {name} is {health.serving.value}.")
+        raise Unavailable(f"This {name} is {health.state}.")

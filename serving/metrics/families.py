@@ -47,7 +47,7 @@ class ProcessFamilies(_Families):
         self.build_info = make.gauge(
             "build_info", "Versions of the server and of Python; always 1.", "version", "python"
         )
-        self.ready = make.gauge("ready", "1 while peers are served: `/readyz` answers 200.")
+        self.ready = make.gauge("ready", "1 while peers are served; `/readyz` answers 503 while it waits for more.")
         self.draining = make.gauge("draining", "1 after the stop has begun.")
         self.event_loop_lag = make.histogram("event_loop_lag_seconds", "Seconds by which a timer of 100 ms fired late.")
         self.tls_expiry = make.gauge(

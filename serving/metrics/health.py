@@ -12,7 +12,7 @@ class Serving(Enum):
 
     STARTING = "starting"
     READY = "ready"
-    WAITING = "waiting for its route workers"
+    WAITING = "waiting"
     DRAINING = "draining"
 
 
@@ -21,13 +21,19 @@ class Health:
 
     def __init__(self) -> None:
         self._serving = Serving.STARTING
-        #: Whether all route workers serve, where there are to be some.
-        self.has_workers: Callable[[], bool] = lambda: True
+        #: Returns what a server that serves is still waiting for; blank for nothing.
+        self.waits_for: Callable[[], str] = lambda: ""
 
     @property
     def serving(self) -> Serving:
-        return Serving.WAITING if self._serving is Serving.READY and not self.has_workers() else self._serving
+        return Serving.WAITING if self._serving is Serving.READY and self.waits_for() else self._serving
 
     @serving.setter
     def serving(self, serving: Serving) -> None:
         self._serving = serving
+
+    @property
+    def state(self) -> str:
+        """The present state in words, which follow the name of the server and "is"."""
+        present = self.serving
+        return f"waiting for {self.waits_for()}" if present is Serving.WAITING else present.value

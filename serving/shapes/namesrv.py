@@ -265,7 +265,7 @@ class ClusterWatchGap(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class TopicRouteView(TopicRouteData, frozen=True, kw_only=True, rename="camel"):
-    """The route of a topic; after a start, with what was learned of peers."""
+    """The route of a topic; after a start, with what was learned from peers."""
 
     #: Broker name -> the peer of whom brokers of the set were learned that have not registered here since the start.
     learned_from: dict[str, str] | UnsetType = UNSET

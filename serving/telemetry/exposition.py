@@ -146,7 +146,7 @@ class HttpServerMetrics:
     def _life(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, sources, logs = self._life_families, self._sources_of_process, self._sources_of_process.logs
         yield families.build_info, {(__version__, platform.python_version()): 1}
-        yield families.ready, single(sources.health.serving is Serving.READY)
+        yield families.ready, single(sources.health.serving in (Serving.READY, Serving.WAITING))
         yield families.draining, single(sources.health.serving is Serving.DRAINING)
         yield families.tls_expiry, by_label(sources.counters.certificate_expiry.items())
         yield families.log_events, by_label(logs.written.items())

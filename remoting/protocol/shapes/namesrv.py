@@ -79,7 +79,7 @@ class GetRouteInfoRequestHeader(msgspec.Struct, frozen=True, kw_only=True, renam
 
     topic: str | None = None
     accept_standard_json_only: bool = False
-    #: Ours alone: without what a NameServer that has just started knows of its peers. Peers ask so.
+    #: Ours alone: without what a NameServer that has just started knows from its peers. Peers ask so.
     registered_only: bool | None = None
     #: Zone routing of 5.x clients; both on every request of such a client.
     zone_mode: bool = msgspec.field(name="__ZONE_MODE", default=False)
@@ -182,3 +182,5 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     stale_replicas: list[StaleReplica] | UnsetType = UNSET
     #: Ours alone, with `withTopicDigests` and if it has peers: broker name -> digest of the set's topics.
     topic_digests: dict[str, int] | UnsetType = UNSET
+    #: With these digests: a random text of the NameServer's start.
+    start_id: str | UnsetType = UNSET

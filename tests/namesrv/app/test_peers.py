@@ -95,10 +95,40 @@ async def test_client_of_a_started_server_gets_what_a_peer_knows_until_the_broke
         assert (peer.count(LISTING), peer.count(ROUTE)) == asked
 
 
+async def test_started_server_is_not_ready_and_serves_until_the_brokers_of_its_peers_have_registered(tmp_path):
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, http=True) as server:
+        health = server._process.health
+        await eventually(lambda: health.serving is Serving.WAITING, seconds=SOON_S, what="it serves")
+        status, answer = await probed(server)
+        assert (status, answer["error"]["message"]) == (
+            503,
+            "This NameServer is waiting for brokers that are registered at its peers (1).",
+        )
+        assert (await fetched(server, "/rocketmq/nsaddr")).startswith("127.0.0.1:")
+        await register(server)
+        await eventually(lambda: health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        assert (await probed(server))[0] == 200
+
+
+async def test_cold_start_goes_on_beside_a_peer_that_was_restarted_too(tmp_path):
+    empty = Known()
+    empty.addresses = {}
+    async with peers(empty) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        assert (await client.request(ROUTE, QUERY)).code == 17
+        looks = peer.count(LISTING)
+        await eventually(lambda: peer.count(LISTING) > looks + 1, seconds=SOON_S, what="it looks on")
+        empty.addresses = {"broker-a": AT}
+        async with asyncio.timeout(SOON_S):
+            while brokers_in(await client.request(ROUTE, QUERY)) != [AT]:
+                await asyncio.sleep(0.1)
+        assert not logged(server, "cold_start_ended")
+
+
 async def test_cold_start_is_in_the_history(tmp_path):
     folder = tmp_path / "history"
     async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, history_dir=str(folder)) as server:
-        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        await eventually(lambda: server._process.health.serving is Serving.WAITING, seconds=SOON_S, what="it serves")
     written = "".join(file.read_text() for file in folder.rglob("*") if file.is_file())
     assert all(f'"{event}"' in written for event in ("cold_start_began", "cold_start_ended"))
 
@@ -178,7 +208,7 @@ async def test_peer_that_lies_or_hangs_is_ignored_and_the_log_says_so(tmp_path, 
         assert (await client.request(ROUTE, QUERY)).code == 17
         (line,) = logged(server, "peer_ignored")
         assert (line["peer"], error in line["error"]) == (peer.address, True)
-        # When it has come to its senses, it counts.
+        # Once it answers properly, it counts.
         known.instead.clear()
 
         async def learned():
@@ -189,15 +219,71 @@ async def test_peer_that_lies_or_hangs_is_ignored_and_the_log_says_so(tmp_path, 
                 await asyncio.sleep(0.1)
 
 
-async def test_peer_that_hangs_at_routes_delays_a_query_once_and_leaves_the_others(tmp_path, monkeypatch):
+async def test_peer_that_hangs_at_routes_costs_its_routes_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(_TIMEOUT, PEER_TIMEOUT_MS)
     hanging, well = Known(), Known(broker_b="10.0.0.2:10911")
     hanging.instead[ROUTE] = NOTHING
     async with peers(hanging, well) as (one, two), running(tmp_path, peers=f"{one.address};{two.address}") as server:
         client = await Line.to(server)
         assert brokers_in(await client.request(ROUTE, QUERY)) == ["10.0.0.2:10911"]
-        (line,) = logged(server, "peer_ignored")
-        assert (line["peer"], "no answer" in line["error"]) == (one.address, True)
+        # For a second it is not asked for routes again; its listing counts, and nothing is logged.
+        assert (await client.request(ROUTE, {"topic": "Another"})).code == 17
+        assert one.count(ROUTE) == 1
+        assert (server._peers.cold.usable, logged(server, "peer_ignored")) == ([one.address, two.address], [])
+
+
+async def test_peer_that_refuses_a_route_is_asked_for_the_next(tmp_path):
+    known = Known()
+    known.instead[ROUTE] = refusal(1, "busy")
+    async with peers(known) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        assert (await client.request(ROUTE, {"topic": "Another"})).code == 17
+        known.instead.clear()
+        assert brokers_in(await client.request(ROUTE, QUERY)) == [AT]
+        assert not logged(server, "peer_ignored")
+
+
+async def test_queries_that_wait_for_peers_leave_places_to_registrations(tmp_path):
+    known, release = Known(), asyncio.Event()
+
+    async def answer(code, fields):
+        if code == ROUTE:
+            await release.wait()
+        return known(code, fields)
+
+    async with (
+        peers(answer) as (peer,),
+        running(tmp_path, peers=peer.address, default_thread_pool_queue_capacity=20) as server,
+    ):
+        lines = [await Line.to(server) for _ in range(2)]
+        waiting = [asyncio.create_task(line.request(ROUTE, QUERY)) for line in lines]
+        await eventually(lambda: server._peers._waiting == 2, seconds=SOON_S, what="a tenth of the places is taken")
+        other = await Line.to(server)
+        assert (await other.request(ROUTE, QUERY)).code == 17
+        release.set()
+        assert [brokers_in(answer) for answer in await asyncio.gather(*waiting)] == [[AT], [AT]]
+        assert brokers_in(await other.request(ROUTE, QUERY)) == [AT]
+
+
+async def test_peers_are_not_asked_for_a_name_that_no_topic_can_have(tmp_path):
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        assert (await client.request(ROUTE, {"topic": "t" * 256})).code == 17
+        assert peer.count(ROUTE) == 0
+        assert (await client.request(ROUTE, {"topic": "t" * 255})).code == 17
+        assert peer.count(ROUTE) == 1
+
+
+async def test_fault_of_ours_in_one_look_does_not_end_the_cold_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("namesrv.app.peers.ANSWER_BYTES_MAX", "no number")
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address) as server:
+        client = await Line.to(server)
+        assert (await client.request(ROUTE, QUERY)).code == 17
+        monkeypatch.undo()
+        async with asyncio.timeout(SOON_S):
+            while brokers_in(await client.request(ROUTE, QUERY)) != [AT]:
+                await asyncio.sleep(0.1)
+        assert not logged(server, "cold_start_ended")
 
 
 async def test_server_whose_peers_are_all_away_serves_and_is_ready_as_without(tmp_path):
@@ -247,7 +333,17 @@ async def test_server_leaves_itself_out_of_a_list_that_all_have(tmp_path):
         port = free_port()
         addresses = f"127.0.0.1:{port};localhost:{port};{peer.address}"
         async with running(tmp_path, peers=addresses, port=port) as server:
-            assert server._peers._addresses == (peer.address,)
+            assert list(server._peers.cold.peers) == [peer.address]
+
+
+async def test_server_leaves_itself_out_under_an_address_that_only_leads_to_it(tmp_path):
+    port = free_port()
+    async with peers(Known()) as (peer,):
+        addresses = f"127.0.0.1:{port};{peer.address}"
+        async with running(tmp_path, peers=addresses, member_port=port) as server:
+            only = lambda: list(server._peers.cold.peers) == [peer.address]  # noqa: E731
+            await eventually(only, seconds=SOON_S, what="it knows itself")
+            assert server._peers.cold.problems == {}
 
 
 def test_nothing_of_it_is_loaded_without_peers():
@@ -259,12 +355,22 @@ def test_nothing_of_it_is_loaded_without_peers():
 async def fetched(server, path):
     url = f"http://127.0.0.1:{server.http_port}{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        return await (answer.json() if path != "/metrics" else answer.text())
+        return await (answer.json() if path.startswith("/v1") else answer.text())
+
+
+async def probed(server):
+    url = f"http://127.0.0.1:{server.http_port}/readyz"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, await answer.json()
+
+
+async def register(server):
+    await (await Line.to(server)).request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
 
 
 async def test_learned_route_is_marked_over_http_and_cold_in_the_metrics(tmp_path):
     async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, http=True) as server:
-        await eventually(lambda: server._process.health.serving is Serving.READY, seconds=SOON_S, what="it is ready")
+        await eventually(lambda: server._process.health.serving is Serving.WAITING, seconds=SOON_S, what="it serves")
         route = await fetched(server, f"/v1/topics/{TOPIC}/route")
         assert (route["learnedFrom"], route["brokerDatas"][0]["brokerAddrs"]) == ({"broker-a": peer.address}, {"0": AT})
         listing = await fetched(server, "/v1/peers")

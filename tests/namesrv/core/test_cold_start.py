@@ -2,6 +2,7 @@
 
 import pytest
 from builders import BROKER, READ_ONLY, TOPIC, a_broker_set, a_mapping, a_queue_data, an_address
+from msgspec import UNSET
 from msgspec.structs import replace
 from route_tables import route_tables
 
@@ -16,7 +17,7 @@ NOTHING = (None, {}, {})
 
 
 class Site:
-    """A NameServer that has just started, at which `own` sets have registered, and two peers."""
+    """A NameServer that has just started and has two peers; the sets `own` have registered here."""
 
     def __init__(self, *own, known=()):
         self.tables = route_tables(*own)
@@ -30,9 +31,9 @@ class Site:
         listing = {each.broker_name: routes.broker_data(each) for each in sets}
         return self.cold.take(peer, listing, connection, now_ms)
 
-    def route(self, *answers, acting=False):
-        own = routes.route_of(self.tables, TOPIC, support_acting_master=acting, order_topic_conf=None)
-        return self.cold.merged(own, answers, support_acting_master=acting)
+    def route(self, *answers, acting=False, order=None):
+        own = routes.route_of(self.tables, TOPIC, support_acting_master=acting, order_topic_conf=order)
+        return self.cold.merged(own, answers, support_acting_master=acting, order_topic_conf=order)
 
 
 def answer(*sets, **queues):
@@ -94,10 +95,11 @@ def test_queues_are_ours_once_the_member_that_has_them_is_here(registered, queue
     assert queues_in(learned) == {BROKER: queues}
 
 
-def test_topic_that_a_registered_master_lacks_is_not_learned_of_its_peers():
+def test_topic_that_a_registered_master_lacks_is_not_learned_from_its_peers():
     site = Site(A)
     site.lists(ONE, PAIR)
-    assert site.cold.merged(None, [answer(PAIR)], support_acting_master=False) == NOTHING
+    learned = site.cold.merged(None, [answer(PAIR)], support_acting_master=False, order_topic_conf=None)
+    assert learned == NOTHING
 
 
 def test_broker_that_left_here_is_not_learned_again_from_a_peer_that_still_lists_it():
@@ -116,6 +118,15 @@ def test_broker_is_left_out_as_soon_as_one_peer_does_not_list_it_any_more():
     # It is back as soon as it has registered there again.
     site.lists(ONE, A, B)
     assert set(brokers_in(site.route(answer(A, B)))) == {BROKER, OTHER}
+
+
+def test_broker_that_left_while_its_peer_was_ignored_is_left_out():
+    site = Site()
+    site.lists(ONE, A, B)
+    site.lists(TWO, A, B)
+    site.cold.ignore(ONE, "busy")
+    site.lists(ONE, B)
+    assert set(brokers_in(site.route(answer(A, B)))) == {OTHER}
 
 
 def test_peer_that_was_started_again_and_lists_less_says_nothing_of_the_others():
@@ -180,8 +191,21 @@ def test_own_route_is_untouched_once_nothing_is_missing():
     site = Site(A)
     site.lists(ONE, A)
     own = routes.route_of(site.tables, TOPIC, support_acting_master=False, order_topic_conf="order")
-    assert site.cold.merged(own, [answer(A, B)], support_acting_master=False) == (own, {}, {})
-    assert site.cold.merged(own, [answer(A, B)], support_acting_master=False).route is own
+    learned = site.cold.merged(own, [answer(A, B)], support_acting_master=False, order_topic_conf="order")
+    assert learned == (own, {}, {})
+    assert learned.route is own
+
+
+@pytest.mark.parametrize("own", [(), (A,)], ids=["nothing is here", "a set is here"])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "order"),
+    [("broker-a:4", "broker-a:8", "broker-a:4"), (None, "broker-a:8", "broker-a:8"), (None, UNSET, UNSET)],
+)
+def test_order_of_a_topic_is_ours_and_without_one_the_peers(own, ours, theirs, order):
+    site = Site(*own)
+    site.lists(ONE, A, B)
+    learned = site.route(replace(answer(A, B), order_topic_conf=theirs), answer(A, B), order=ours)
+    assert learned.route.order_topic_conf == order
 
 
 def test_cold_start_is_over_when_every_listed_broker_has_registered():
@@ -207,7 +231,7 @@ def test_cold_start_is_over_after_120_seconds_and_nothing_is_learned_any_more():
 def test_peer_that_does_not_answer_is_ignored_until_it_does_and_each_reason_is_new_once():
     site = Site()
     site.lists(ONE, A)
-    assert [site.cold.lose(ONE, why) for why in ("hangs", "hangs", "refused")] == [True, False, True]
+    assert [site.cold.ignore(ONE, why) for why in ("hangs", "hangs", "refused")] == [True, False, True]
     assert (site.cold.usable, site.cold.problems) == ([], {ONE: "refused"})
     assert site.route(answer(A)) == NOTHING
     site.lists(ONE, A)
@@ -248,4 +272,36 @@ def test_peer_of_another_fleet_is_ignored(own, known, now_ms, is_ignored):
 def test_peer_without_brokers_is_of_no_other_fleet():
     site = Site(known=[(BROKER, MASTER)])
     assert not site.lists(ONE)
+    assert site.cold.usable == [ONE]
+
+
+@pytest.mark.parametrize(
+    ("own", "known", "listed", "reason"),
+    [
+        ((), (), (), ""),
+        ((), [(BROKER, MASTER)], (), ""),
+        ((A,), (), (), ""),
+        ((A,), [(BROKER, MASTER)], (), "registered"),
+        ((A,), (), (A,), "registered"),
+    ],
+    ids=[
+        "nothing is known of any broker",
+        "one was here before",
+        "another one is here",
+        "it is here again",
+        "one that the peers list is here",
+    ],
+)
+def test_peers_that_were_restarted_too_and_list_no_broker_do_not_end_the_cold_start(own, known, listed, reason):
+    site = Site(*own, known=known)
+    for peer in (ONE, TWO):
+        site.lists(peer, *listed)
+    assert site.cold.why_over(0) == reason
+
+
+def test_cold_start_is_not_over_while_a_peer_has_neither_answered_nor_failed():
+    site = Site(A)
+    site.lists(ONE, A)
+    assert site.cold.why_over(0) == ""
+    site.cold.ignore(TWO, "hangs")
     assert site.cold.why_over(0) == "registered"

@@ -53,6 +53,18 @@ def test_one_difference_gives_another_digest(changed):
     assert updated(changed).clusters[CLUSTER].digest != updated(route_tables(A)).clusters[CLUSTER].digest
 
 
+def test_one_queue_more_is_found_at_each_topic_of_many_and_whatever_their_number():
+    topics = {f"t{number}": a_queue_data() for number in range(1_000)}
+    tables = route_tables(A)
+    sums = set()
+    for queues in range(200):
+        tables.topics.put(BROKER, topics | {f"t{queues}": a_queue_data(read_queue_nums=queues)})
+        tables.topics.put(BROKER, topics | {f"t{queues}": a_queue_data(write_queue_nums=queues)})
+        sums.add(updated(tables).clusters[CLUSTER].digest)
+    # With 16 of either kind it is a topic as the others.
+    assert len(sums) == 200
+
+
 def test_digest_has_its_age_and_goes_with_the_last_set_of_its_cluster():
     tables = route_tables(A)
     digests = updated(tables)
