@@ -35,6 +35,7 @@ LISTED_ONLY_HERE = {
         "routeWatchChangesMax",
         "routeWatchTopicsMax",
         "routeWatchersMax",
+        "routeWorkers",
         "queuedBytesMax",
         "roleAddressFile",
         "serializeType",
