@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from load import TOPIC, frames, held, run, warm
-from rows import MANY_BROKERS, ONE_BROKER, REGISTRATIONS
+from load import frames, held, run, warm
+from rows import MANY_BROKERS, ONE_BROKER, REGISTRATIONS, query_of, registrations_of
 from servers import Server, Stolen, checkout, ours
 
 PAIRS = 10
@@ -45,6 +45,8 @@ def main() -> None:
         folder = Path(name)
         for brokers, loads in (*routes(folder), (1, [*registrations(folder)])):
             wanted = [load for load in loads if options.only in ("", load.number)]
+            if not wanted:
+                continue
             registered = frames(folder, "register", "--brokers", brokers, "--topics", 100)
             with (
                 ours(folder) as new,
@@ -62,24 +64,14 @@ def routes(folder: Path) -> Iterator[tuple[int, list[Load]]]:
     for brokers, works in ((1, ONE_BROKER), (65, MANY_BROKERS)):
         yield (
             brokers,
-            [
-                Load(
-                    work.number,
-                    work.text,
-                    frames(folder, "route", TOPIC, *(["--binary"] if work.binary else [])),
-                    work.connections,
-                    work.depth,
-                )
-                for work in works
-            ],
+            [Load(work.number, work.text, query_of(folder, work), work.connections, work.depth) for work in works],
         )
 
 
 def registrations(folder: Path) -> Iterator[Load]:
     """Yield the large registrations."""
     for number, text, change, connections, _ in REGISTRATIONS:
-        sent = frames(folder, "register", "--topics", 10_000, "--versions", 8, "--change", change)
-        yield Load(number, text, sent, connections)
+        yield Load(number, text, registrations_of(folder, change), connections)
 
 
 def compared(load: Load, new: Server, old: Server, count: int) -> float:

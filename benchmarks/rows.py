@@ -77,12 +77,17 @@ ONE_BROKER = (
 MANY_BROKERS = (Work("3", "route over 65 brokers, 16 connections, depth 1", False, 16, 1, 2.5, 2.5),)
 
 
+def query_of(folder: Path, work: Work) -> Path:
+    """Return the file of a route query."""
+    return frames(folder, "route", TOPIC, *(["--binary"] if work.binary else []))
+
+
 def routes(folder: Path, plan: Plan, works: tuple[Work, ...], brokers: int) -> Iterator[Row]:
     """Compare route queries over a number of broker sets."""
     registered = frames(folder, "register", "--brokers", brokers, "--topics", 100)
     results: dict[tuple[str, str], list] = {}
     warm_s: dict[tuple[str, str], list[float]] = {}
-    queries = {work: frames(folder, "route", TOPIC, *(["--binary"] if work.binary else [])) for work in works}
+    queries = {work: query_of(folder, work) for work in works}
     answer = folder / f"answer-{brokers}.bin"
     servers = peers(folder)
     for _ in range(plan.runs):
@@ -140,6 +145,11 @@ REGISTRATIONS = (
 )
 
 
+def registrations_of(folder: Path, change: int) -> Path:
+    """Return the file of large registrations, each of which changes so many topics."""
+    return frames(folder, "register", "--topics", 10_000, "--versions", 8, "--change", change)
+
+
 def registrations(folder: Path, plan: Plan) -> Iterator[Row]:
     """Compare how fast large registrations are taken."""
     results: dict[tuple[str, str], list[float]] = {}
@@ -149,7 +159,7 @@ def registrations(folder: Path, plan: Plan) -> Iterator[Row]:
             with start() as server:
                 for number, _, change, connections, wanted in REGISTRATIONS:
                     if name in wanted or name == "ours":
-                        sent = frames(folder, "register", "--topics", 10_000, "--versions", 8, "--change", change)
+                        sent = registrations_of(folder, change)
                         took_s = warm(server, sent, connections=connections)
                         warm_s[number, name] = max(took_s, warm_s.get((number, name), 0))
                         measured = run(server, sent, connections=connections, seconds=plan.seconds)
