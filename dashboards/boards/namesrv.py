@@ -57,8 +57,8 @@ _ROUTES: Final = row(
         "1: the server has just started and answers with what peers know; a peer is ignored, or knows other brokers or "
         "topics. Page: `NameServerViewsDiffer`.",
         now_of_each(f"{_PREFIX}cold"),
-        now_of_each(f"{_PREFIX}peer_ignored", "peer"),
-        now_of_each(f"{_PREFIX}peer_difference", "peer", "broker", "kind"),
+        now_of_each(f"{_PREFIX}peer_ignored", "namesrv").or_zero(),
+        now_of_each(f"{_PREFIX}peer_difference", "namesrv", "broker", "kind").or_zero(),
     ),
     lines(
         "Route workers",

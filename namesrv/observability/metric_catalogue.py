@@ -68,13 +68,13 @@ COLD: Final = Gauge(
 )
 LEARNED_ANSWERS: Final = Total("learned_route_answers", "Route queries answered with brokers that peers know.")
 PEERS_IGNORED: Final = Gauge(
-    "peer_ignored", "1 for a NameServer of `peers` that does not answer, or is not believed; else 0.", ("peer",)
+    "peer_ignored", "1 for a NameServer of `peers` that does not answer, or is not believed; else 0.", ("namesrv",)
 )
 PEER_DIFFERENCES: Final = Gauge(
     "peer_difference",
     "1 for a broker set of which a NameServer of `peers` has known other `brokers` or `topics` for a minute; Java's "
     "NameServers are compared by brokers alone.",
-    ("cluster", "broker", "peer", "kind"),
+    ("cluster", "broker", "namesrv", "kind"),
     peer_labels=2,
     label_sets_max=BROKERS_MAX,
 )

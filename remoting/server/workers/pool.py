@@ -413,10 +413,14 @@ class WorkerPool:
         gate, end = _Gate(), socket.socket(fileno=file)
         try:
             transport, _ = await self._loop.connect_accepted_socket(lambda: gate, end)
-            transport.pause_reading()
         except Exception:
             connection.connection_lost(None)
             raise
+        if transport.is_closing():
+            # The peer reset it: the gate was told, or is to be.
+            connection.connection_lost(None)
+            return
+        transport.pause_reading()
         connection.come_back(transport, away.take_written(), rest + gate.data)
         if gate.is_ended:
             connection.eof_received()
@@ -436,10 +440,6 @@ class _Gate(asyncio.Protocol):
     def eof_received(self) -> bool:
         self.is_ended = True
         return True
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self.is_ended = True
 
 
 def _code_of(frame: bytes) -> int | None:

@@ -15,6 +15,7 @@ from typing import Final, cast
 
 import msgspec
 
+from remoting.background_tasks import start_task
 from remoting.protocol.frame import PREFIX
 from remoting.server.buffers import WriteBatch
 from remoting.server.marks import Marks
@@ -379,7 +380,7 @@ class Worker:
         connection = FrontConnection(self, number, audience)
         self._opening[number] = False
         end = socket.socket(fileno=file)
-        opened = self._loop.create_task(self._loop.connect_accepted_socket(lambda: connection, end))
+        opened = start_task(self._loop.connect_accepted_socket(lambda: connection, end))
         opened.add_done_callback(lambda task: self._not_opened(number) if task.exception() else None)
 
     def _not_opened(self, number: int) -> None:

@@ -398,7 +398,7 @@ async def test_servers_that_differ_by_one_queue_are_found_and_named(tmp_path, mo
         await eventually(lambda: logged(first, "peer_differs"), seconds=SOON_S, what="the difference is found")
         (line,) = logged(first, "peer_differs")
         assert (line["differences"], line["sample"]) == (1, [f"{two}: topics of broker-a"])
-        labels = f'broker="broker-a",cluster="C",kind="topics",peer="{two}"'
+        labels = f'broker="broker-a",cluster="C",kind="topics",namesrv="{two}"'
         metrics = await fetched(first, "/metrics")
         assert f"rocketmq_namesrv_peer_difference{{{labels}}} 1.0" in metrics
         assert 'rocketmq_namesrv_view_digest{cluster="C"}' in metrics
