@@ -430,6 +430,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     # Also if this process is stopped when the server ends, and goes on when another one serves.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A worker that is woken waits until whoever runs on its core waits, often the client that woke it. Without this
+    # they take turns at every request, which costs a fifth of the rate where cores are short.
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     end, marks, server = (int(each) for each in sys.argv[1:4])
     if os.getppid() != server:
         return
