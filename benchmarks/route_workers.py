@@ -9,6 +9,7 @@ processor time of a query, with servers and generator on a core each, and a mode
 
 import argparse
 import os
+import resource
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -36,13 +37,15 @@ GOAL_RATIO = 1.2
 GOAL_COST = 1.1
 GOAL_P99_MS = 1.5
 CLUSTER_S = 60.0
+PAIRS, QUICK_PAIRS = 10, 2
 
 
 class Cost(NamedTuple):
-    """Processor time of one query in microseconds: of the process that answers, and of all of the server."""
+    """Processor time of one query in microseconds: of the process that answers, of all of the server, of who asks."""
 
     answering_us: float
     all_us: float
+    asking_us: float
 
 
 def children(pid: int) -> list[int]:
@@ -52,6 +55,12 @@ def children(pid: int) -> list[int]:
 
 def cpu_s(pid: int) -> float:
     return Server("", 0, pid).cpu_seconds()
+
+
+def ended_children_s() -> float:
+    """Return the processor time of all generators so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def pinned(server: Server, core: int) -> None:
@@ -112,10 +121,12 @@ def costs(folder: Path, pairs: int) -> tuple[Cost, Cost]:
                 for workers, server in ((0, none), (1, one)):
                     pids = [server.pid, *children(server.pid)]
                     before = [cpu_s(pid) for pid in pids]
+                    asked_s = ended_children_s()
                     measured = run(server, query, seconds=SECONDS, settle_s=0)
                     used = [cpu_s(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
+                    seconds = (max(used), sum(used), ended_children_s() - asked_s)
                     queries = measured.qps * SECONDS
-                    found[workers].append(Cost(1e6 * max(used) / queries, 1e6 * sum(used) / queries))
+                    found[workers].append(Cost(*(1e6 * each / queries for each in seconds)))
     finally:
         os.sched_setaffinity(0, own)
     without, with_one = (Cost(*(median(each) for each in zip(*found[n], strict=True))) for n in (0, 1))
@@ -155,6 +166,20 @@ def beside_registrations(folder: Path, pairs: int) -> Iterator[str]:
         yield row(workers, f"{p99:.2f}", f"{longest:.1f}", sum(each["errors"] for each in all_figures), reached)
 
 
+def clients(folder: Path, seconds: float) -> Iterator[str]:
+    """Yield the lines of many clients that ask rarely."""
+    yield from table("routeWorkers", "memory of all processes", "p99, ms", "longest, ms", "errors")
+    for workers in (0, WORKERS):
+        with (
+            with_workers(folder, workers) as server,
+            held(server, frames(folder, "register", "--brokers", 1, "--topics", 100)),
+            paced(server, "clients", connections=15_000, topics=3, every=30, seconds=seconds) as figures_of,
+        ):
+            found = figures_of()
+            memory = sum(Server("", 0, pid).memory_mb() for pid in (server.pid, *children(server.pid)))
+        yield row(workers, f"{memory:.0f} MB", f"{found['p99_ms']:.2f}", f"{found['max_ms']:.1f}", found["errors"])
+
+
 def model(cost: Cost, passed_us: float) -> Iterator[str]:
     """Yield the lines of what more cores would answer."""
     yield from table("cores", "workers", "queries, at most", "changes a second that fill the server's core")
@@ -185,7 +210,13 @@ def page(folder: Path, pairs: int) -> Iterator[str]:
     yield row("routeWorkers=0", f"{without.answering_us:.2f}", f"{without.all_us:.2f}", "-")
     reached = "yes" if ratio <= GOAL_COST else "**no**"
     yield row("routeWorkers=1", f"{with_one.answering_us:.2f} ({ratio:.2f} x)", f"{with_one.all_us:.2f}", reached)
+    limit = 2e6 / (with_one.all_us + with_one.asking_us)
     passed_us = passed_on_us(folder)
+    yield ""
+    yield (
+        f"The generator itself takes {with_one.asking_us:.2f} us: two cores that never wait do {limit / 1000:.0f}k/s, "
+        f"{limit * without.answering_us / 1e6:.2f} times one process."
+    )
     yield ""
     yield f"A query about which a worker asks takes {passed_us:.0f} us of the server."
     yield ""
@@ -194,6 +225,10 @@ def page(folder: Path, pairs: int) -> Iterator[str]:
     yield f"5,000 routes a second are asked for. Goal: p99 at most {GOAL_P99_MS} ms."
     yield ""
     yield from beside_registrations(folder, max(1, pairs // 5))
+    yield ""
+    yield "## 15,000 clients with three topics each, every 30 s"
+    yield ""
+    yield from clients(folder, CLUSTER_S if pairs > QUICK_PAIRS else 30)
     yield ""
     yield "## More cores, calculated"
     yield ""
@@ -213,7 +248,7 @@ def main() -> None:
     options = parser.parse_args()
     lines = []
     with tempfile.TemporaryDirectory() as name, Stolen() as stolen:
-        for line in page(Path(name), 2 if options.quick else 10):
+        for line in page(Path(name), QUICK_PAIRS if options.quick else PAIRS):
             print(line, flush=True)
             lines.append(line)
     lines += ["", f"{stolen.percent:.1f} % of the machine's time was given to others by its host."]

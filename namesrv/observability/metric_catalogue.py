@@ -235,7 +235,7 @@ FAMILIES: Final = (
 
 _LABELS: Final = """\
 Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address, but
-`peer` one of the option `peers`; the series of a broker end when it leaves the routes. `cluster` has at most 20 values
+`namesrv` one of the option `peers`; the series of a broker end when it leaves the routes. `cluster` has at most 20 values
 and `broker` 1000, all others count as `__other__` and in `rocketmq_namesrv_label_overflow_total`. On Linux the
 `process_*` metrics are there too."""
 

@@ -229,8 +229,9 @@ def test_the_network_policy_opens_each_port_to_whom_it_is_for():
         for component in ("namesrv", "controller")
     }
     monitoring = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
-    (peers, whom), (metrics, monitors) = rules["namesrv"]
-    assert (peers, metrics, monitors) == ([9876, 8080, 9866], [9880], monitoring)
+    (peers, whom), (others, other_servers), (metrics, monitors) = rules["namesrv"]
+    assert (peers, others, metrics, monitors) == ([9876, 8080, 9866], [9866], [9880], monitoring)
+    assert other_servers[0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "namesrv"
     assert whom[0] == {"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}
     assert whom[1]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
     assert [ports for ports, _ in rules["controller"]] == [[9878], [9881]]
@@ -244,7 +245,7 @@ def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
         ]
         for component in ("namesrv", "controller")
     }
-    assert out == {"namesrv": [53, 53, 10911, 30911], "controller": [53, 53, 10911, 30911, 9876, 19876, 2379, 12379]}
+    assert out == {"namesrv": [53, 53, 10911, 30911, 9866], "controller": [53, 53, 10911, 30911, 9876, 19876, 2379, 12379]}
     analytics = policies[f"{FULLNAME}-analytics"]["spec"]
     assert analytics["policyTypes"] == ["Ingress", "Egress"]
     assert not {"ingress", "egress"} & set(analytics), "the jobs talk to nobody"

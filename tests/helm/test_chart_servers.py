@@ -283,4 +283,5 @@ def test_member_port_is_open_and_where_controllers_look_brokers_up_and_clients_g
     }
     assert found["namesrv"]["memberPort"] == "9866"
     assert found["namesrv"]["namesrvAddrList"] == ";".join(f"{host}:9876" for host in hosts)
-    assert found["controller"]["namesrvAddr"] == ";".join(f"{host}:9866" for host in hosts)
+    for component, asked in (("controller", "namesrvAddr"), ("namesrv", "peers")):
+        assert found[component][asked] == ";".join(f"{host}:9866" for host in hosts)

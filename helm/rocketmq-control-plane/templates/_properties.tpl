@@ -151,6 +151,9 @@ roleAddressFile: {{ include "rmq.roleAddressesDir" . }}/role-addresses.toml
 {{- with .Values.namesrv.addressServer }}
 namesrvAddrList: {{ .addresses | join ";" | default (include "rmq.namesrv.addresses" $) | quote }}
 {{- end }}
+{{- if .Values.namesrv.askOthers }}
+peers: {{ include "rmq.namesrv.memberAddresses" . | quote }}
+{{- end }}
 {{ include "rmq.serverProperties" (dict "root" . "values" .Values.namesrv) }}
 {{- end -}}
 
