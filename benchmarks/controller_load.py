@@ -356,8 +356,8 @@ def section(outcomes: list[Outcome], plan: Plan) -> Iterator[str]:
     yield (
         f"{plan.sets} sets of {REPLICAS} on {plan.connections} connections for {plan.seconds} s: {replicas} heartbeats "
         f"and {replicas / 5:.0f} queries of the leader (1004) a second,\n20 registrations of slaves (1003) and 20 "
-        f"changes of a SyncStateSet (1001) a second; ours is scraped each {SCRAPE_S} s. Setting up takes {requests} requests\n"
-        "(1012, 1013, 1003 of each broker, 1002 and 1001 of each set), 32 sets at a time. "
+        f"changes of a SyncStateSet (1001) a second; ours is scraped each {SCRAPE_S} s. Setting up takes {requests} "
+        "requests\n(1012, 1013, 1003 of each broker, 1002 and 1001 of each set), 32 sets at a time. "
         "Growth is that of the last third\nbeside the second. "
         "Undisturbed: all three alive at the end, and master epoch 1.\n"
         f"Goal: CPU < {goals.cpu_percent:g} %, p99 of 1003 and 1004 < {goals.p99_ms:g} ms, memory < "
