@@ -12,6 +12,7 @@ from builders import topic_configs
 from clusters import register
 from fakes.in_process_controller import InProcessController
 from fakes.site import Site
+from msgspec import structs
 from peers.offset_managers import OffsetManager
 from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,6 +23,8 @@ from controller.observability import log_events as of_controllers
 from controller.observability import metric_catalogue as controller_metrics
 from controller.observability.analytics_results import Sample
 from controller.role_probe.events import LAST_GAP
+from namesrv.core.cold_start import ColdStart
+from namesrv.core.peer_views import LASTING_MS, Differences, PeerViews, ViewDigests, differences
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import HeartbeatKind
@@ -184,6 +187,13 @@ async def scrape_of_a_name_server(site):
     site.statistics.count_finished(105, 0)
     site.statistics.count_finished(9999, 4321)
     site.statistics.latencies_of(105).add(1_000_000, 1)
+    other, now_ms = "10.0.0.9:9876", site.clock.now_ms()
+    peers = PeerViews(ColdStart(site.state.tables, [other], now_ms), ViewDigests(site.state.tables), Differences())
+    peers.digests.changed("broker-a")
+    run_to_completion(peers.digests.update(now_ms))
+    found = differences(site.state.tables, {}, {}, {})
+    peers.differences.put(other, found, now_ms - LASTING_MS)
+    site.metrics._sources = structs.replace(site.metrics._sources, peers=peers)
     await site.get("/healthz")
     return (await site.get("/metrics"))[1]
 

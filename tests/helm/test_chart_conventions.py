@@ -245,7 +245,10 @@ def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
         ]
         for component in ("namesrv", "controller")
     }
-    assert out == {"namesrv": [53, 53, 10911, 30911, 9866], "controller": [53, 53, 10911, 30911, 9876, 19876, 2379, 12379]}
+    assert out == {
+        "namesrv": [53, 53, 10911, 30911, 9866],
+        "controller": [53, 53, 10911, 30911, 9876, 19876, 2379, 12379],
+    }
     analytics = policies[f"{FULLNAME}-analytics"]["spec"]
     assert analytics["policyTypes"] == ["Ingress", "Egress"]
     assert not {"ingress", "egress"} & set(analytics), "the jobs talk to nobody"
