@@ -325,20 +325,24 @@ class PeersViews:
     def peers(self) -> shapes.PeerListing:
         """Other NameServers (`peers`), what they have known otherwise for a minute, and digests of our own view."""
         if self._peers is None:
-            return shapes.PeerListing(is_cold=False, missing_brokers=0, clusters=[], peers=[])
+            return shapes.PeerListing(is_cold=False, missing_brokers=None, clusters=[], peers=[])
         cold, now_ms = self._peers.cold, self._clock.now_ms()
         lasting = defaultdict[str, list[shapes.PeerDifference]](list)
         for difference in self._peers.differences.lasting(now_ms):
             lasting[difference.peer].append(view_of(shapes.PeerDifference, difference))
         return shapes.PeerListing(
             is_cold=not cold.is_over,
-            missing_brokers=cold.missing(),
+            missing_brokers=cold.missing() if cold.usable else None,
             clusters=[
                 shapes.ClusterView(cluster=name, digest=f"{view.digest:012x}", age_ms=now_ms - view.since_ms)
                 for name, view in sorted(self._peers.digests.clusters.items())
             ],
             peers=[
-                shapes.ListedPeer(address=peer, problem=cold.problems.get(peer), differences=lasting[peer])
+                shapes.ListedPeer(
+                    address=peer,
+                    problem=(problem := cold.problems.get(peer)),
+                    differences=None if problem else lasting[peer],
+                )
                 for peer in cold.peers
             ],
         )

@@ -64,7 +64,7 @@ WATCHED_ROUTES: Final = Gauge(
 )
 COLD: Final = Gauge(
     "cold",
-    "1 while clients get brokers that peers know and that have not registered here since the start (`peers`), else 0.",
+    "1 after a start with `peers`, until all brokers that they know have registered here, for 120 s at most; else 0.",
 )
 LEARNED_ANSWERS: Final = Total("learned_route_answers", "Route queries answered with brokers that peers know.")
 PEERS_IGNORED: Final = Gauge(
@@ -235,8 +235,8 @@ FAMILIES: Final = (
 
 _LABELS: Final = """\
 Times are in seconds, sizes in bytes. No label holds a topic, a group, a client or an address, but
-`namesrv` one of the option `peers`; the series of a broker end when it leaves the routes. `cluster` has at most 20 values
-and `broker` 1000, all others count as `__other__` and in `rocketmq_namesrv_label_overflow_total`. On Linux the
+`namesrv` one of the option `peers`; the series of a broker end when it leaves the routes. `cluster` has at most 20
+values and `broker` 1000, all others count as `__other__` and in `rocketmq_namesrv_label_overflow_total`. On Linux the
 `process_*` metrics are there too."""
 
 

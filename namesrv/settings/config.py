@@ -318,7 +318,7 @@ class NameServerConfig(ServerConfig):
 
 def _conflicts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
     if config.route_worker_count and config.serialize_type != "JSON":
-        yield "route_workers", "0 with this serializeTypeConfig: workers answer with JSON headers alone"
+        yield "route_workers", "0 with this serializeType: workers answer with JSON headers alone"
     if config.route_worker_count and not hasattr(os, "memfd_create"):
         yield "route_workers", "0: workers need Linux (memfd_create)"
     others = {config.listen_port: "listenPort", config.http_port: "httpPort"}

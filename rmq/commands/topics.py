@@ -290,8 +290,12 @@ async def _raise_unknown(
 
 def _gaps_beside(routes: Iterable[TopicRoute], brokers: ClusterBrokers) -> list[Gap]:
     """Return the sets that cannot be asked, of the clusters that have the topic."""
-    clusters = {each.cluster for route in routes for each in route.broker_sets.values()}
-    return [each for each in gaps_in(brokers) if each.cluster in clusters or not each.cluster]
+    sets = [each for route in routes for each in route.broker_sets.values()]
+    clusters = {each.cluster for each in sets}
+    # A NameServer that has just started has them in routes, of its peers, and not among its brokers.
+    present = {each.broker_name for each in sets if each.master_address is not None}
+    gaps = gaps_in(brokers)
+    return [each for each in gaps if each.broker_name not in present and (each.cluster in clusters or not each.cluster)]
 
 
 async def definitions_at(site: Site, addresses: list[str], topic: str) -> list[Answered[TopicDefinition | None]]:

@@ -285,7 +285,8 @@ class ListedPeer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     address: str
     #: Why it is ignored; null if it is not.
     problem: str | None
-    differences: list[PeerDifference]
+    #: Null while it is ignored: nobody knows.
+    differences: list[PeerDifference] | None
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -302,8 +303,8 @@ class PeerListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     #: Clients get brokers that peers know and that have not registered here since the start.
     is_cold: bool
-    #: How many those are.
-    missing_brokers: int
+    #: How many those are; null if no peer says.
+    missing_brokers: int | None
     #: Empty without peers.
     clusters: list[ClusterView]
     peers: list[ListedPeer]

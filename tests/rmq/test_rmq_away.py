@@ -305,6 +305,15 @@ def test_a_set_that_may_only_not_have_registered_again_since_the_name_server_sta
     assert "broker-z is not registered since the NameServer started" in listed.err
 
 
+def test_a_set_that_a_started_name_server_knows_of_its_peers_is_shown_and_not_called_missing(run, brokers):
+    server = name_server(away=["broker-a"])
+    queues = {"brokerName": "broker-a", "readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0}
+    members = {"cluster": CLUSTER, "brokerName": "broker-a", "brokerAddrs": {"0": brokers.a.address}}
+    server.answers[ROUTE] = answer({"queueDatas": [queues], "brokerDatas": [members], "filterServerTable": {}})
+    ran = run("topic", "route", "orders", at=[server])
+    assert (ran.code, ran.rows[0]["brokerName"], ran.err) == (0, "broker-a", ""), ran
+
+
 def test_without_any_broker_nobody_can_say_that_a_topic_or_group_is_not_there(run):
     for words in (("topic", "show", "gone"), ("group", "lag", "gone"), ("group", "list"), ("cluster", "list")):
         ran = run(*words, at=[name_server(away=None)])

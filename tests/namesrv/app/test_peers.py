@@ -289,11 +289,13 @@ async def test_fault_of_ours_in_one_look_does_not_end_the_cold_start(tmp_path, m
 async def test_server_whose_peers_are_all_away_serves_and_is_ready_as_without(tmp_path):
     async with peers(Known()) as (peer,):
         away = peer.address
-    async with running(tmp_path, peers=away) as server:
+    async with running(tmp_path, peers=away, http=True) as server:
         ready = lambda: server._process.health.serving is Serving.READY  # noqa: E731
         await eventually(ready, seconds=SOON_S, what="it is ready")
         (began,) = logged(server, "cold_start_began")
         assert (began["peers"], began["brokers"], len(logged(server, "peer_ignored"))) == ([], 0, 1)
+        listing = await fetched(server, "/v1/peers")
+        assert (listing["missingBrokers"], listing["peers"][0]["differences"]) == (None, None)
         broker, client = await Line.to(server), await Line.to(server)
         assert (await client.request(ROUTE, QUERY)).code == 17
         await broker.request(RequestCode.REGISTER_BROKER, BROKER, registration_body(TOPIC, "Other"))
