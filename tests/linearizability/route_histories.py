@@ -74,12 +74,13 @@ def _violations_of(writes, queries, kills_s):
             at += 1
         last = bisect.bisect_left(acknowledged_s, query.began_s) - 1
         if query.shown == NOTHING:
-            # Killed after the last registration that was acknowledged before, and before the answer.
-            known_s = acknowledged_s[last] if last >= 0 else None
-            if known_s is not None and not any(
-                known_s < dead_s and killed_s < query.ended_s for killed_s, dead_s in kills_s
+            # Killed after the last registration that was acknowledged before, and before the answer; a broker may read
+            # the acknowledgement only when the NameServer is dead.
+            known = acknowledged[last] if last >= 0 else None
+            if known is not None and not any(
+                known.began_s < dead_s and killed_s < query.ended_s for killed_s, dead_s in kills_s
             ):
-                yield f"{query}: registered since {known_s}"
+                yield f"{query}: registered since {known.acknowledged_s}"
             continue
         least = max(seen, acknowledged[last].queues if last >= 0 else NOTHING)
         sent = bisect.bisect_left(sent_s, query.ended_s)

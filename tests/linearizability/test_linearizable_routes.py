@@ -37,6 +37,7 @@ def a_history(*queries, writes=((0, 1, 1), (2, 3, 2)), kills=()):
         (a_history((1.5, 1.6, NOTHING)), False),
         (a_history((1.5, 1.6, NOTHING), kills=[(1.2, 1.3)]), True),
         (a_history((3.5, 3.6, NOTHING), kills=[(1.2, 1.3)]), False),
+        (a_history((1.5, 1.6, NOTHING), writes=[(0, 1.4, 1)], kills=[(1.2, 1.3)]), True),
     ],
 )
 def test_the_checker_knows_right_from_wrong(history, is_right):

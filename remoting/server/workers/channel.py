@@ -118,7 +118,8 @@ class Channel:
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._wanted_bytes = _HEAD.size
-        self._file: int | None = None
+        #: File descriptors of messages that are not complete, in order; None for one that had no room here.
+        self._files: deque[int | None] = deque()
         #: What waits to be sent, each part with the file descriptor that goes with it and is closed afterwards.
         self._unsent: deque[tuple[bytes, int | None]] = deque()
         self._is_flushing = False
@@ -182,14 +183,16 @@ class Channel:
 
     def _read(self) -> None:
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(self._receive_bytes, _ANCILLARY_BYTES)
+            data, ancillary, flags, _ = self._socket.recvmsg(self._receive_bytes, _ANCILLARY_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            data, ancillary = b"", []
+            data, ancillary, flags = b"", [], 0
         for level, kind, content in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS) and content:
-                (self._file,) = array.array("i", content)
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self._files.extend(array.array("i", content))
+        if flags & socket.MSG_CTRUNC:
+            self._files.append(None)
         if not data:
             self._end()
             return
@@ -208,7 +211,7 @@ class Channel:
                 break
             file = None
             if kind in _WITH_SOCKET:
-                file, self._file = self._file, None
+                file = self._files.popleft()
             payload = data[at + _HEAD.size : at + wanted_bytes]
             at += wanted_bytes
             wanted_bytes = _HEAD.size
@@ -226,7 +229,7 @@ class Channel:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
-        for file in (self._file, *(file for _, file in self._unsent)):
+        for file in (*self._files, *(file for _, file in self._unsent)):
             if file is not None:
                 os.close(file)
         self._unsent.clear()

@@ -42,7 +42,6 @@ class FrontConnection(asyncio.Protocol):
     """The socket of one peer; the server's `Connection` reaches it through the channel."""
 
     __slots__ = (
-        "_asked",
         "_is_ended",
         "_is_full",
         "_is_reading",
@@ -51,6 +50,7 @@ class FrontConnection(asyncio.Protocol):
         "_rest",
         "_transport",
         "_worker",
+        "asked",
         "audience",
         "cache",
         "id",
@@ -67,7 +67,7 @@ class FrontConnection(asyncio.Protocol):
         #: Bytes that were read and are not processed; nothing more is read until they are.
         self._rest = b""
         #: The frame that the server is asked, or will be.
-        self._asked = b""
+        self.asked = b""
         #: Whether an answer, or a turn, is waited for; whether the peer has to read first.
         self._is_waiting = self._is_full = False
         #: Whether the socket goes back to the server once all is written; whether the peer closed its side.
@@ -142,7 +142,7 @@ class FrontConnection(asyncio.Protocol):
                 responses.append(response)
                 size += len(response)
             elif at < end <= len(data) and self.cache.missed_key is not None:
-                asked = self._asked = frame
+                asked = self.asked = frame
                 self._is_waiting = True
             else:
                 # No short request: the server reads it.
@@ -184,28 +184,21 @@ class FrontConnection(asyncio.Protocol):
     def unread_bytes(self) -> int:
         return self._transport.get_write_buffer_size()
 
-    @property
-    def asked(self) -> bytes:
-        return self._asked
-
     def ask_again(self) -> bool:
         """Return True if the server still has to be asked; else it is answered, by what others asked for."""
-        self._is_waiting = False
-        asked, self._asked = self._asked, b""
-        if (response := self.cache.reply(asked)) is None:
-            self._is_waiting, self._asked = True, asked
+        if (response := self.cache.reply(self.asked)) is None:
             return True
-        self._worker.statistics.received_bytes += len(asked)
+        self._worker.statistics.received_bytes += len(self.asked)
         self._worker.batch.put(self, response)
-        self._go_on()
+        self._proceed()
         return False
 
     def take_answer(self, answer: Answer) -> None:
         """Keep a response, and answer the request for which it came."""
         if answer.audience != self.audience:
             self.audience, self.cache = answer.audience, self._worker.cache_of(answer.audience)
-        self._worker.statistics.received_bytes += len(self._asked)
-        self._worker.batch.put(self, self.cache.keep(self._asked, self._worker.response_of(answer)))
+        self._worker.statistics.received_bytes += len(self.asked)
+        self._worker.batch.put(self, self.cache.keep(self.asked, self._worker.response_of(answer)))
         self._proceed()
 
     def take_bytes(self, data: bytes) -> None:
@@ -216,7 +209,7 @@ class FrontConnection(asyncio.Protocol):
         self._proceed()
 
     def _proceed(self) -> None:
-        self._is_waiting, self._asked = False, b""
+        self._is_waiting, self.asked = False, b""
         self._go_on()
 
     def write_response(self, frame: bytes) -> None:
@@ -231,8 +224,8 @@ class FrontConnection(asyncio.Protocol):
 
     def go_back(self) -> None:
         """Give the socket back, with the request that the server has to read."""
-        self._rest = self._asked + self._rest
-        self._is_waiting, self._asked = False, b""
+        self._rest = self.asked + self._rest
+        self._is_waiting, self.asked = False, b""
         self._is_returning = True
         self._follow()
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import signal
+import socket
 
 import pytest
 from listening import (
@@ -23,6 +24,7 @@ from remoting.server.observer import CloseReason, ConnectionKind
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import Histogram
 from remoting.server.workers import pool
+from remoting.server.workers.channel import Channel, Kind
 
 THERE = "127.0.0.2"
 
@@ -345,3 +347,21 @@ async def test_a_worker_without_room_for_another_file_costs_one_client_a_reconne
         await until(lambda: len(site.server.connections) == 1)
         resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
         await moved(site, await site.connect())
+
+
+async def test_each_socket_comes_with_its_own_message_however_long_that_is(tmp_path):
+    (end, other), sizes, received = socket.socketpair(), [0, 50_000, 0, 0], []
+    files = [os.open(tmp_path / str(number), os.O_CREAT) for number in range(len(sizes))]
+    sent = [(number, size, os.fstat(file).st_ino) for number, (file, size) in enumerate(zip(files, sizes, strict=True))]
+
+    def took(_, number, payload, file):
+        received.append((number, len(payload), os.fstat(file).st_ino))
+        os.close(file)
+
+    channels = Channel(end, took, list, receive_bytes=1000), Channel(other, took, list, receive_bytes=1000)
+    for number, size, _ in sent:
+        channels[1].send(Kind.BACK, number, bytes(size), files[number])
+    await until(lambda: len(received) == len(sent))
+    for channel in channels:
+        channel.close()
+    assert received == sent
