@@ -130,5 +130,14 @@ class NotReady(RequestRefused):
         super().__init__("name server not ready")
 
 
+class TooManyWaiting(RequestRefused):
+    """So many queries wait for what other NameServers know that no more may."""
+
+    code = ResponseCode.SYSTEM_BUSY
+
+    def __init__(self) -> None:
+        super().__init__("[OVERLOAD]system busy, other NameServers are being asked for many topics")
+
+
 def _java(text: str | None) -> str:
     return "null" if text is None else text

@@ -4,7 +4,7 @@ The rules are in `namesrv/core/cold_start.py`; here are the requests, their limi
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult, TopicsChangedByAdmin
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.log_events import COLD_START_BEGAN, COLD_START_ENDED, PEER_DIFFERS, PEER_IGNORED
-from namesrv.settings.config import NameServerConfig
+from namesrv.refusals import TooManyWaiting
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.admin.admin_request import AdminRequest, Found, check_body_bytes
@@ -24,11 +24,10 @@ from remoting.admin.routes import digested_cluster_view, registered_route
 from remoting.background_tasks import BackgroundTasks, all_results, start_task
 from remoting.client import RemotingClient
 from remoting.clock import Clock
-from remoting.protocol.addresses import NAME_CHARS_MAX, split_address
+from remoting.protocol.addresses import NAME_CHARS_MAX
 from remoting.protocol.codes import RequestCode
-from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, Refused
+from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, InvokeTimeout, Refused
 from remoting.protocol.shapes.route import TopicRouteData
-from serving.process.own_address import is_own_host
 
 if TYPE_CHECKING:
     from remoting.protocol.shapes.namesrv import ClusterInfo
@@ -49,22 +48,12 @@ WAITING_SHARE: Final = 10
 ROUTES_MAX: Final = 4_096
 ROUTES_BYTES_MAX: Final = 32 * 1024 * 1024
 REQUESTS_MAX: Final = 256
-#: A longer answer of a peer is not read: some 5,000 brokers.
-ANSWER_BYTES_MAX: Final = 1024 * 1024
+#: Longer answers of a peer are not read. A listing of 5,000 broker sets is half a MB.
+ROUTE_BYTES_MAX: Final = 1024 * 1024
+LISTING_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _FAILURES: Final = (InvokeError, Refused, BodyError)
 _LOOK: Final = "look_at_peer"
-
-
-def peers_of(config: NameServerConfig) -> tuple[str, ...]:
-    """Return the other NameServers of the option, each once: all of them may have the same list."""
-    named = dict.fromkeys(filter(None, config.peers.split(";")))
-    return tuple(address for address in named if not _is_own(address, config.listen_port))
-
-
-def _is_own(address: str, port: int) -> bool:
-    host, its_port = split_address(address) or ("", 0)
-    return its_port == port and is_own_host(host)
 
 
 class _KeptRoutes(NamedTuple):
@@ -82,7 +71,7 @@ class Peers:
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        addresses: Iterable[str],
         state: RouteState,
         settings: DurableSettings,
         client: RemotingClient,
@@ -92,7 +81,7 @@ class Peers:
     ) -> None:
         self._state = state
         self._settings = settings
-        self._client = client
+        self.client = client
         self._clock = clock
         self._event_log = event_log
         self._tasks = tasks
@@ -101,6 +90,7 @@ class Peers:
         self.cold = ColdStart(state.tables, addresses, clock.now_ms())
         self.views = PeerViews(self.cold, ViewDigests(state.tables), Differences())
         self._runner = CooperativeRunner()
+        self._has_begun = False
         #: Lasting differences that were logged.
         self._logged: list[Difference] = []
         self._routes: dict[str, _KeptRoutes] = {}
@@ -109,6 +99,8 @@ class Peers:
         #: Queries that wait for peers.
         self._waiting = 0
         self._waiting_max = max(1, settings.config.default_thread_pool_queue_capacity // WAITING_SHARE)
+        #: Problems that were logged.
+        self._told: dict[str, str] = {}
         #: Until when a peer is not asked for routes.
         self._late_until_ms: dict[str, int] = {}
 
@@ -127,6 +119,7 @@ class Peers:
         away = self._state.away_sets.away()
         self.cold.known = frozenset((known.broker_name, at) for known in away for at in known.broker_addrs.values())
         await self._look()
+        self._has_begun = True
         self._event_log.cold_start(COLD_START_BEGAN, peers=self.cold.usable, brokers=self.cold.missing())
 
     async def learn(self) -> None:
@@ -165,7 +158,9 @@ class Peers:
         """Return our route of a topic, as `own` reads it, with what the peers know of missing brokers."""
         answers: list[TopicRouteData] = []
         # No topic has a longer name: those of groups' retries have the longest.
-        if self.cold.usable and self._waiting < self._waiting_max and len(topic) <= NAME_CHARS_MAX:
+        if self.cold.usable and len(topic) <= NAME_CHARS_MAX:
+            if self._waiting >= self._waiting_max:
+                raise TooManyWaiting
             self._waiting += 1
             try:
                 answers = await self._answers(topic)
@@ -189,16 +184,20 @@ class Peers:
         try:
             answer = await self._ask(peer, digested_cluster_view())
         except _FAILURES as error:
-            is_new = self.cold.ignore(peer, str(error))
+            self.cold.ignore(peer, str(error))
+            if isinstance(error, ConnectionRefused) and not self._has_begun:
+                # Perhaps it is this server, whose port is not open yet.
+                return
         else:
             if answer.start_id == self.start_id:
                 self.cold.drop(peer)
                 return
-            connection = self._client.connection_number(peer)
-            is_new = self.cold.take(peer, answer.broker_addr_table, connection, self._clock.now_ms())
-        now_ms = self._clock.now_ms()
-        if is_new:
-            self._event_log.write(PEER_IGNORED, peer=peer, error=self.cold.problems[peer])
+            connection = self.client.connection_number(peer)
+            self.cold.take(peer, answer.broker_addr_table, connection, self._clock.now_ms())
+        now_ms, problem = self._clock.now_ms(), self.cold.problems.get(peer, "")
+        if problem and problem != self._told.get(peer):
+            self._event_log.write(PEER_IGNORED, peer=peer, error=problem)
+        self._told[peer] = problem
         if not self.cold.is_over:
             return
         if answer is None or peer not in self.cold.usable:
@@ -237,8 +236,10 @@ class Peers:
         return None
 
     async def _ask(self, peer: str, request: AdminRequest[Found]) -> Found:
-        answer = await self._client.invoke(peer, request.request, PEER_TIMEOUT_MS)
-        check_body_bytes(answer.body, ANSWER_BYTES_MAX)
+        answer = await self.client.invoke(peer, request.request, PEER_TIMEOUT_MS)
         if request.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            check_body_bytes(answer.body, ROUTE_BYTES_MAX)
             self._routes_bytes += len(answer.body)
+        else:
+            check_body_bytes(answer.body, LISTING_BYTES_MAX)
         return request.read_response(answer)

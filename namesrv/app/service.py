@@ -178,6 +178,7 @@ class NameServer:
         if self._peers is not None:
             # Before the port is open: queries would wait for it and fill the queue, and clients find other servers.
             await self._peers.begin()
+            self._routes.has_learned = bool(self._peers.cold.usable)
             followed.append(self._peers.compare_peers)
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)
@@ -200,18 +201,19 @@ class NameServer:
         self._watches.close()
         await self._process.drain(self._settings.config)
         self._cleanup.stop()
-        await self._process.close(self._client.close)
+        clients = [self._client, *([self._peers.client] if self._peers is not None else [])]
+        await self._process.close(*(client.close for client in clients))
         running_effects.cancel()
 
     def _peers_of(self, config: NameServerConfig) -> "Peers | None":
         """Return what asks the other NameServers of the option; None without any."""
         if not config.peers:
             return None
-        from namesrv.app.peers import Peers, peers_of  # noqa: PLC0415  # nothing of it is loaded without peers
+        from namesrv.app.peers import Peers  # noqa: PLC0415  # nothing of it is loaded without peers
 
-        addresses = peers_of(config)
-        parts = self._state, self._settings, self._client, self._clock, self._event_log, self._tasks
-        return Peers(addresses, *parts) if addresses else None
+        addresses = dict.fromkeys(filter(None, config.peers.split(";")))
+        client = self._process.make_client(servers=frozenset(addresses))
+        return Peers(addresses, self._state, self._settings, client, self._clock, self._event_log, self._tasks)
 
     def _waits_for(self) -> str:
         """Return what this server waits for before it is ready, so that the next of its peers may be restarted."""

@@ -86,7 +86,7 @@ class ColdStart:
         if not self.is_over:
             self._registered.add((broker_name, broker_id))
 
-    def take(self, peer: str, sets: Mapping[str, BrokerData], connection: int | None, now_ms: int) -> bool:
+    def take(self, peer: str, sets: Mapping[str, BrokerData], connection: int | None, now_ms: int) -> None:
         """Take what a peer lists; as `ignore` if it is of another fleet.
 
         What it listed before over the same connection, and does not list now, has left.
@@ -95,23 +95,22 @@ class ColdStart:
         rows = ((name, data.broker_addrs.items()) for name, data in sets.items())
         members = frozenset((name, broker_id, address) for name, row in rows for broker_id, address in row)
         if problem := self._problem({(name, address) for name, _, address in members}, now_ms):
-            return self.ignore(peer, problem)
-        self.problems.pop(peer, None)
+            self.ignore(peer, problem)
+            return
+        was_ignored = self.problems.pop(peer, None) is not None
         former = self._listings[peer]
         if former is not None and former.connection == connection and not self.is_over:
             self._left |= former.members - members
             self._left -= members - former.members
         self._listings[peer] = _Listing(connection, sets, members)
-        self._learn()
-        return False
+        if was_ignored or former is None or former.sets != sets:
+            self._learn()
 
-    def ignore(self, peer: str, problem: str) -> bool:
-        """Leave out what a peer listed until it lists again; return whether that, or the reason, is new."""
+    def ignore(self, peer: str, problem: str) -> None:
+        """Leave out what a peer listed until it lists again."""
         self._unanswered.discard(peer)
-        is_new = self.problems.get(peer) != problem
         self.problems[peer] = problem
         self._learn()
-        return is_new
 
     def drop(self, peer: str) -> None:
         """Have nothing to do with a peer any more: it is this server."""
@@ -134,6 +133,8 @@ class ColdStart:
 
     def why_over(self, now_ms: int) -> str:
         """Return why this is over; blank while it is not."""
+        if not self._listings:
+            return "alone"
         if now_ms - self._began_ms >= COLD_MS_MAX:
             return "time"
         is_complete = self.usable and not self._unanswered and not self.missing()

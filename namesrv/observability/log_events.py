@@ -42,8 +42,9 @@ COLD_START_BEGAN: Final = info(
 COLD_START_ENDED: Final = info(
     "cold_start_ended",
     ("reason", "brokers", "learned_answers", "duration_ms"),
-    "From now on clients get registered brokers alone: all have `registered`, or the `time` is over, or the server "
-    "was `stopped`. `learned_answers` route queries were answered with brokers that peers know.",
+    "From now on clients get registered brokers alone: all have `registered`, or the `time` is over, or there is no "
+    "other server (`alone`), or this one was `stopped`. `learned_answers` route queries were answered with brokers "
+    "that peers know.",
     "If `brokers` is not 0: so many are registered at peers and not here; name this server in their namesrvAddr.",
 )
 PEER_IGNORED: Final = warning(

@@ -101,7 +101,8 @@ class NameServerConfig(ServerConfig):
         10000,
         "defaultThreadPoolQueueCapacity",
         _AT_LEAST_1,
-        "Limit of waiting requests other than route queries; beyond that, they are answered SYSTEM_BUSY.",
+        "Limit of waiting requests; beyond that, they are answered SYSTEM_BUSY. Route queries wait only after a start "
+        "with `peers`, and then in half of the places.",
         KEEPS_OUT,
     )
     scan_not_active_broker_interval_ms: int = option(

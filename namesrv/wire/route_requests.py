@@ -47,6 +47,8 @@ class RouteRequestHandler:
         self._started_ms = clock.now_ms()
         #: None unless brokers may be missing that peers know; then queries must not be urgent, as answers take a while.
         self.learn: Learn | None = None
+        #: Peers answered at the start, so that nobody has to wait until brokers have registered.
+        self.has_learned = False
         #: Returns the digests of all sets' topics; None without peers.
         self.topic_digests: Callable[[], Mapping[str, int]] | None = None
         #: Goes with these digests: a random text of this start.
@@ -197,7 +199,7 @@ class RouteRequestHandler:
 
     def _waits_for_brokers(self) -> bool:
         config = self._settings.config
-        if not config.need_wait_for_service:
+        if not config.need_wait_for_service or self.has_learned:
             return False
         waited_ms = self._clock.now_ms() - self._started_ms
         return waited_ms < config.wait_for_service_seconds * 1000

@@ -58,6 +58,7 @@ class RequestProcessor:
         self._observer = observer
         self._statistics = statistics
         self.set_urgent(options.urgent)
+        self.cached_code = options.cached_code
         code, oneway = options.cached_code, options.oneway
         # Cached frames have JSON headers.
         is_json = options.serialize_type is SerializeType.JSON

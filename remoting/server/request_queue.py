@@ -57,6 +57,7 @@ class RequestQueue:
         self, processor: RequestProcessor, limits: ServerLimits, statistics: ServerStatistics, tasks: BackgroundTasks
     ) -> None:
         self._processor = processor
+        self._cached_code = processor.cached_code
         self._limits = limits
         self._statistics = statistics
         self._tasks = tasks
@@ -79,6 +80,9 @@ class RequestQueue:
         registration is taken.
         """
         size = len(request.body)
+        # Others take half of the places while clients' queries are not urgent, as brokers come less often.
+        if request.code == self._cached_code and 2 * self.requests >= self._limits.queued_requests_max:
+            return False
         while not self._has_room(size):
             if not self._blocked:
                 return False

@@ -124,15 +124,27 @@ class SigningLog(SigningObserver):
 
 
 def broker_client(
-    config: ServerConfig, clock: Clock, logs: Logs, unsigned_requests: CounterTable, peers: Sequence[NamedAddress] = ()
+    config: ServerConfig,
+    clock: Clock,
+    logs: Logs,
+    unsigned_requests: CounterTable,
+    peers: Sequence[NamedAddress] = (),
+    servers: frozenset[str] = frozenset(),
 ) -> RemotingClient:
-    """Return what sends requests as `config` wants, to `peers` alone if there are any; raises StartFailed."""
+    """Return what sends requests as `config` wants, to `peers` alone if there are any; raises StartFailed.
+
+    `servers` are addresses of no brokers but of servers as this one: they need no signature, and TLS if this one
+    requires it too.
+    """
+    uses_tls = config.tls_enable or (bool(servers) and config.tls_server_mode == "enforcing")
     try:
-        context = client_context(tls_settings_of(config)) if config.tls_enable else None
+        context = client_context(tls_settings_of(config)) if uses_tls else None
     except TlsError as error:
         raise StartFailed(f"tls.enable needs the certificates of tls.client.*: {error}") from error
     signer = signer_of(config)
-    signing = SigningLog(logs, PROPERTIES, ADDRESSES, unsigned_requests, has_keys=signer is not None)
+    signing = SigningLog(
+        logs, PROPERTIES, ADDRESSES, unsigned_requests, has_keys=signer is not None, no_brokers=servers
+    )
     serialize_type = SerializeType[config.serialize_type]
     return RemotingClient(
         clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing, peers=peers

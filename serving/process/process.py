@@ -451,9 +451,10 @@ class ServerProcess(_Process[Config]):
         self._listener.idle_seconds = config.server_channel_max_idle_time_seconds
         self._logs.set_level(config.log_level)
 
-    def make_client(self, peers: Sequence[NamedAddress] = ()) -> RemotingClient:
-        """Return what sends requests of ours, to `peers` alone if there are any; raises StartFailed."""
-        return broker_client(self._config, self._clock, self._logs, self._counters.unsigned_requests, peers)
+    def make_client(self, peers: Sequence[NamedAddress] = (), servers: frozenset[str] = frozenset()) -> RemotingClient:
+        """Return what sends requests of ours; `peers` and `servers` as in `broker_client`. Raises StartFailed."""
+        unsigned = self._counters.unsigned_requests
+        return broker_client(self._config, self._clock, self._logs, unsigned, peers, servers)
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""

@@ -13,7 +13,7 @@ from fakes.in_process_name_server import SOON_S, Line, running
 from fakes.leadership_listener import eventually
 from peers.processes import free_port
 
-from namesrv.app.peers import PEER_TIMEOUT_MS
+from namesrv.app.peers import LISTING_BYTES_MAX, PEER_TIMEOUT_MS
 from remoting.protocol.codes import RequestCode
 from serving.metrics.health import Serving
 
@@ -193,7 +193,7 @@ async def test_routes_that_are_kept_have_a_limit(tmp_path, monkeypatch, limit):
     [
         (success(b"what?"), "malformed"),
         (success({"brokerAddrTable": []}), "brokerAddrTable"),
-        (success(b" " * (1024 * 1024 + 1)), "are read"),
+        (success(b" " * (LISTING_BYTES_MAX + 1)), "are read"),
         (refusal(1500, "please go away"), "please go away"),
         (NOTHING, f"no answer within {PEER_TIMEOUT_MS} ms"),
     ],
@@ -259,7 +259,7 @@ async def test_queries_that_wait_for_peers_leave_places_to_registrations(tmp_pat
         waiting = [asyncio.create_task(line.request(ROUTE, QUERY)) for line in lines]
         await eventually(lambda: server._peers._waiting == 2, seconds=SOON_S, what="a tenth of the places is taken")
         other = await Line.to(server)
-        assert (await other.request(ROUTE, QUERY)).code == 17
+        assert (await other.request(ROUTE, QUERY)).code == 2
         release.set()
         assert [brokers_in(answer) for answer in await asyncio.gather(*waiting)] == [[AT], [AT]]
         assert brokers_in(await other.request(ROUTE, QUERY)) == [AT]
@@ -275,7 +275,7 @@ async def test_peers_are_not_asked_for_a_name_that_no_topic_can_have(tmp_path):
 
 
 async def test_fault_of_ours_in_one_look_does_not_end_the_cold_start(tmp_path, monkeypatch):
-    monkeypatch.setattr("namesrv.app.peers.ANSWER_BYTES_MAX", "no number")
+    monkeypatch.setattr("namesrv.app.peers.LISTING_BYTES_MAX", "no number")
     async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address) as server:
         client = await Line.to(server)
         assert (await client.request(ROUTE, QUERY)).code == 17
@@ -293,7 +293,8 @@ async def test_server_whose_peers_are_all_away_serves_and_is_ready_as_without(tm
         ready = lambda: server._process.health.serving is Serving.READY  # noqa: E731
         await eventually(ready, seconds=SOON_S, what="it is ready")
         (began,) = logged(server, "cold_start_began")
-        assert (began["peers"], began["brokers"], len(logged(server, "peer_ignored"))) == ([], 0, 1)
+        assert (began["peers"], began["brokers"]) == ([], 0)
+        await eventually(lambda: logged(server, "peer_ignored"), seconds=SOON_S, what="it is said")
         listing = await fetched(server, "/v1/peers")
         assert (listing["missingBrokers"], listing["peers"][0]["differences"]) == (None, None)
         broker, client = await Line.to(server), await Line.to(server)
@@ -331,21 +332,35 @@ async def test_peer_of_another_fleet_is_known_by_the_brokers_of_the_time_before(
 
 
 async def test_server_leaves_itself_out_of_a_list_that_all_have(tmp_path):
+    port, other = free_port(), free_port()
     async with peers(Known()) as (peer,):
-        port = free_port()
-        addresses = f"127.0.0.1:{port};localhost:{port};{peer.address}"
-        async with running(tmp_path, peers=addresses, port=port) as server:
-            assert list(server._peers.cold.peers) == [peer.address]
-
-
-async def test_server_leaves_itself_out_under_an_address_that_only_leads_to_it(tmp_path):
-    port = free_port()
-    async with peers(Known()) as (peer,):
-        addresses = f"127.0.0.1:{port};{peer.address}"
-        async with running(tmp_path, peers=addresses, member_port=port) as server:
+        addresses = f"127.0.0.1:{port};localhost:{port};127.0.0.1:{other};{peer.address}"
+        async with running(tmp_path, peers=addresses, port=port, member_port=other) as server:
             only = lambda: list(server._peers.cold.peers) == [peer.address]  # noqa: E731
             await eventually(only, seconds=SOON_S, what="it knows itself")
-            assert server._peers.cold.problems == {}
+            assert (server._peers.cold.problems, logged(server, "peer_ignored")) == ({}, [])
+
+
+async def test_server_that_is_the_only_one_of_its_list_starts_as_without(tmp_path):
+    port = free_port()
+    async with running(tmp_path, peers=f"127.0.0.1:{port}", port=port) as server:
+        line = await cold_start_ended(server)
+        assert (line["reason"], server._server.processor.is_urgent(ROUTE)) == ("alone", True)
+
+
+async def test_clients_need_not_wait_for_brokers_that_peers_know(tmp_path):
+    async with peers(Known()) as (peer,), running(tmp_path, peers=peer.address, need_wait_for_service=True) as server:
+        assert brokers_in(await (await Line.to(server)).request(ROUTE, QUERY)) == [AT]
+
+
+async def test_servers_that_require_tls_and_sign_requests_to_brokers_ask_each_other_by_tls_and_unsigned(tmp_path):
+    enforcing = {"tls_server_mode": "enforcing"}
+    keys = {"broker_access_key": "rmq", "broker_secret_key": "secret-of-rmq"}
+    async with running(tmp_path / "one", port=(port := free_port()), **enforcing):
+        address = f"127.0.0.1:{port}"
+        async with running(tmp_path / "two", peers=address, **enforcing, **keys) as server:
+            assert server._peers.cold.usable == [address]
+            assert not logged(server, "broker_request_not_signed")
 
 
 def test_nothing_of_it_is_loaded_without_peers():

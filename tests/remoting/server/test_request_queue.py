@@ -63,11 +63,11 @@ class Deaf(RecordingObserver):
 
 
 class Site:
-    def __init__(self, tasks, served, **limits):
+    def __init__(self, tasks, served, cached_code=None, **limits):
         self.observed = served
         self.fails = False
         self.statistics = ServerStatistics()
-        self.options = ServerOptions(limits=ServerLimits(**limits), cached_code=None)
+        self.options = ServerOptions(limits=ServerLimits(**limits), cached_code=cached_code)
         processor = RequestProcessor(self, self.options, served, self.statistics)
         self.request_queue = RequestQueue(processor, self.options.limits, self.statistics, tasks)
 
@@ -124,6 +124,17 @@ async def test_observer_that_fails_leaves_the_queue_running(code, caplog):
     assert requester.ended is CloseReason.ERROR
     site.assert_nothing_is_left()
     assert "an error cannot be reported" in caplog.text
+
+
+async def test_queries_that_are_not_urgent_leave_half_of_the_places_to_brokers():
+    async with background_tasks() as tasks:
+        site = Site(tasks, RecordingObserver(), cached_code=ROUTE, queued_requests_max=4)
+        client = QueuedConnection(1)
+        queue = site.put(client, ROUTE, ROUTE)
+        assert not site.request_queue.put(RemotingCommand(ROUTE, 2), queue)
+        site.put(QueuedConnection(2), REGISTER, REGISTER)
+        await until(lambda: client.finished == 2)
+    site.assert_nothing_is_left()
 
 
 @pytest.mark.parametrize("place", ["send", "request_finished"])
