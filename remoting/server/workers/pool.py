@@ -282,7 +282,7 @@ class WorkerPool:
     def became_client(self, connection: Any) -> None:
         """Give a connection to a worker as soon as nothing of it is under way, unless TLS keeps it here."""
         if connection.input.filter is None:
-            self._tasks.start(self._move(connection, _MOVE_S), "move_connection")
+            self._loop.call_later(_MOVE_S, self._start_move, connection)
 
     def audience_of(self, connection: Any) -> int:
         return self._generation * AUDIENCES + int(connection.audience)
@@ -380,8 +380,11 @@ class WorkerPool:
 
     # Connections to workers and back
 
-    async def _move(self, connection: Any, pause_s: float) -> None:
-        await asyncio.sleep(pause_s)
+    def _start_move(self, connection: Any) -> None:
+        if not self._is_closing:
+            self._tasks.start(self._move(connection), "move_connection")
+
+    async def _move(self, connection: Any) -> None:
         while not self._is_closing and connection.may_move:
             # A worker waits for the answer to a request, so that has to come at once.
             if connection.is_movable and self._least() is not None and self.server.processor.is_urgent(self.code):
@@ -424,7 +427,7 @@ class WorkerPool:
         connection.come_back(transport, away.take_written(), rest + gate.data)
         if gate.is_ended:
             connection.eof_received()
-        await self._move(connection, _BACK_S)
+        self._loop.call_later(_BACK_S, self._start_move, connection)
 
 
 class _Gate(asyncio.Protocol):
