@@ -83,8 +83,8 @@ def test_views_are_equal_in_an_hour_of_churn_and_one_queue_is_found(tmp_path, ca
     servers = [OurNameServer(tmp_path, f"ns-{port}", port=port, peers=peers, http=True) for port in ports]
     for server in servers:
         server.start()
+    brokers = [ChurningBroker(number, servers, chosen) for number in range(BROKERS)]
     try:
-        brokers = [ChurningBroker(number, servers, chosen) for number in range(BROKERS)]
         for broker in brokers:
             broker.come()
         over_s, seen_s, changes = time.perf_counter() + CHURN_S, 0.0, 0
@@ -111,5 +111,7 @@ def test_views_are_equal_in_an_hour_of_churn_and_one_queue_is_found(tmp_path, ca
             capsys, f"{changes} changes in {CHURN_S:.0f} s, seed {SEED}: no difference; then one, found by both"
         )
     finally:
+        for broker in brokers:
+            broker.leave()
         for server in servers:
             server.process.kill()
