@@ -178,7 +178,7 @@ class NameServer:
         if self._peers is not None:
             # Before the port is open: queries would wait for it and fill the queue, and clients find other servers.
             await self._peers.begin()
-            self._routes.has_learned = bool(self._peers.cold.usable)
+            self._routes.has_learned = self._peers.cold.missing() > 0
             followed.append(self._peers.compare_peers)
         config = self._settings.config
         host, port = await self._process.open(config.member_port, config.lookup_port)

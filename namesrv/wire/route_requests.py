@@ -47,7 +47,7 @@ class RouteRequestHandler:
         self._started_ms = clock.now_ms()
         #: None unless brokers may be missing that peers know; then queries must not be urgent, as answers take a while.
         self.learn: Learn | None = None
-        #: Peers answered at the start, so that nobody has to wait until brokers have registered.
+        #: Peers listed brokers at the start, so that nobody has to wait until these have registered.
         self.has_learned = False
         #: Returns the digests of all sets' topics; None without peers.
         self.topic_digests: Callable[[], Mapping[str, int]] | None = None

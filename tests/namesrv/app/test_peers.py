@@ -353,6 +353,15 @@ async def test_clients_need_not_wait_for_brokers_that_peers_know(tmp_path):
         assert brokers_in(await (await Line.to(server)).request(ROUTE, QUERY)) == [AT]
 
 
+async def test_clients_wait_for_brokers_where_peers_were_restarted_too_and_know_none(tmp_path):
+    known = Known()
+    known.instead[LISTING] = success({"brokerAddrTable": {}, "clusterAddrTable": {}})
+    async with peers(known) as (peer,), running(tmp_path, peers=peer.address, need_wait_for_service=True) as server:
+        assert server._peers.cold.usable == [peer.address]
+        answer = await (await Line.to(server)).request(ROUTE, QUERY)
+        assert (answer.code, answer.remark) == (1, "name server not ready")
+
+
 async def test_servers_that_require_tls_and_sign_requests_to_brokers_ask_each_other_by_tls_and_unsigned(tmp_path):
     enforcing = {"tls_server_mode": "enforcing"}
     keys = {"broker_access_key": "rmq", "broker_secret_key": "secret-of-rmq"}
