@@ -420,9 +420,10 @@ class ElectionRunner:
         cleaned = self._fences.cleaned.pop(after.broker_name, None)
         if self._config().notify_broker_role_changed:
             recipients = set(self._live.alive(after.broker_name, now_ms))
+            former = before.master if before.master in self._detector.trusted(after.broker_name, now_ms) else None
             if before.master is not None and self._may_go_on(BrokerKey(before.broker_name, before.master)):
                 recipients.add(before.master)
-            notification = self._notification(after, record.number, now_ms, recipients)
+            notification = self._notification(after, record.number, now_ms, recipients, former)
             if cleaned is not None and cleaned.broker_id not in after.replicas:
                 with_cleaned = (*notification.recipients, Recipient(cleaned.broker_id, cleaned.address))
                 notification = msgspec.structs.replace(notification, recipients=with_cleaned)
@@ -459,7 +460,11 @@ class ElectionRunner:
 
     @staticmethod
     def _notification(
-        broker_set: BrokerSet, election: int, now_ms: int, recipients: Collection[int]
+        broker_set: BrokerSet,
+        election: int,
+        now_ms: int,
+        recipients: Collection[int],
+        former_master: int | None = None,
     ) -> NotifyRoleChanged:
         """Return the notification who leads; `election` is 0 if that is not about an election."""
         assert broker_set.master is not None, "somebody leads"
@@ -473,6 +478,7 @@ class ElectionRunner:
             recipients=tuple(
                 Recipient(i, replica.address) for i, replica in broker_set.replicas.items() if i in recipients
             ),
+            former_master=former_master,
             since_ms=now_ms,
         )
 

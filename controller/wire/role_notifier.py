@@ -26,6 +26,8 @@ from serving.telemetry.events import Emit
 
 #: How long a broker may take to change its role; a master waits for what is still to be indexed.
 NOTIFY_TIMEOUT_MS: Final = 3_000
+#: How long the others are kept from their roles for a former master that lives.
+STEP_DOWN_S: Final = 1.0
 #: Pauses between the tries.
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
@@ -57,14 +59,22 @@ class RoleNotifier:
         self._under_way: dict[BrokerKey, asyncio.Task[bool]] = {}
 
     def notify(self, effect: NotifyRoleChanged) -> None:
-        """Begin to notify all recipients; an earlier notification of a recipient is cancelled."""
-        for recipient in effect.recipients:
+        """Begin to notify all recipients; an earlier notification of a recipient is cancelled.
+
+        A former master that lives is notified first, and the others once it has confirmed. A broker of 5.5.0 whose
+        slave has left it acknowledges what waits for that slave; and a slave that loses its master while it is told to
+        lead may sleep for 5 s first.
+        """
+        stepped_down: asyncio.Task[bool] | None = None
+        for recipient in sorted(effect.recipients, key=lambda each: each.broker_id != effect.former_master):
             key = BrokerKey(effect.broker_name, recipient.broker_id)
             if (earlier := self._under_way.get(key)) is not None:
                 earlier.cancel()
-            task = self._start(self._notify(effect, recipient))
+            task = self._start(self._notify(effect, recipient, stepped_down))
             self._under_way[key] = task
             task.add_done_callback(partial(self._done, key))
+            if recipient.broker_id == effect.former_master:
+                stepped_down = task
 
     async def close(self) -> None:
         for task in self._under_way.values():
@@ -74,12 +84,16 @@ class RoleNotifier:
         if self._under_way.get(key) is done:
             del self._under_way[key]
 
-    async def _notify(self, effect: NotifyRoleChanged, recipient: Recipient) -> None:
+    async def _notify(
+        self, effect: NotifyRoleChanged, recipient: Recipient, stepped_down: asyncio.Task[bool] | None
+    ) -> None:
         request = _notification(effect)
         error = ""
         tries = 0
         result = "failed"
         try:
+            if stepped_down is not None:
+                await asyncio.wait({stepped_down}, timeout=STEP_DOWN_S)
             for pause_s in (*NOTIFY_PAUSES_S, None):
                 tries += 1
                 result, error = await self._try(effect, recipient, request)

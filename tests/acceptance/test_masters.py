@@ -9,6 +9,7 @@ import pytest
 from lengths import everywhere, everywhere_and_old, in_soak
 from peers.servers import CLUSTER
 from peers.waiting import holds_for, wait_until
+from peers.wire import SUCCESS
 from replicated import IN_SYNC_S, VERY_LONG_S, Moment
 from verdicts import PATIENCE
 
@@ -313,6 +314,32 @@ def test_operator_chooses_the_master(run, shared_set, line):
         it.saw("2011 for the master, 2012 for the dead")
         shared_set.restart(slave)
         shared_set.wait_until_complete()
+
+
+@in_soak
+def test_nothing_is_lost_however_often_the_operator_chooses_the_other_broker(run, stage, line):
+    """The old master is to be a slave before its slave leaves it, or it acknowledges what only it has."""
+    known = "cannot be read|switch"
+    with line("10+", "30 times electMaster while three producers send", java_fails=known) as it:
+        replicated = stage.new_set().start()
+        replicated.wait_until_complete()
+        loads = [replicated.load(**{"interval-ms": 3}) for _ in range(3)]
+        slowest = 0.0
+        for _ in range(30):
+            before = replicated.state()
+            (wanted,) = before.members - {before.master}
+            since = Moment()
+            assert replicated.elect_directly(wanted).code == SUCCESS
+            chosen = replicated.by_id(wanted)
+            wait_until(lambda: replicated.is_master(chosen), seconds=6 * PATIENCE, what="the chosen broker leads")  # noqa: B023
+            slowest = max(slowest, since.elapsed())
+            replicated.wait_until_complete()
+        it.took("slowest switch", slowest, limit=3)
+        for load in loads:
+            load.stop()
+        it.saw(f"{sum(len(load.acknowledged()) for load in loads)} sends acknowledged")
+        replicated.lose_nothing(*loads)
+        it.saw("loss 0")
 
 
 @in_soak

@@ -23,6 +23,8 @@ class AnsweringBroker:
         self.connections = 0
         self.remark = None
         self.body = b""
+        #: Called before each response.
+        self.answers = lambda: None
         self.came = asyncio.Condition()
 
     async def serve(self, reader, writer):
@@ -33,6 +35,7 @@ class AnsweringBroker:
                 length = int.from_bytes(prefix)
                 request = decode(prefix + await reader.readexactly(length), 0, length)
                 code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+                self.answers()
                 if code is not None:
                     writer.write(encode(request.reply(code, remark=self.remark, body=self.body)))
                 async with self.came:

@@ -425,6 +425,17 @@ async def test_slow_store_gets_one_election_however_many_rounds_pass(controller,
     assert [each.result for each in controller.elections][1:] == [ElectionResult.NEW_MASTER]
 
 
+async def test_living_master_is_notified_before_the_one_that_an_operator_wants_in_its_place(controller):
+    await controller.a_set(1, 2)
+    assert (await controller.elect(2, designate=True)).code == 0
+    assert (controller.notices()[-1].master.broker_id, controller.notices()[-1].former_master) == (2, 1)
+
+
+async def test_nobody_is_kept_from_leading_by_a_silent_replaced_master(controller):
+    await expire_master(controller)
+    assert controller.notices()[-1].former_master is None
+
+
 async def test_failed_master_gets_no_role_notification(controller):
     await controller.a_set(1, 2)
     controller.reachability.reached(ONE, controller.stored().replicas[1].address)
@@ -433,3 +444,4 @@ async def test_failed_master_gets_no_role_notification(controller):
     await controller.done()
     assert controller.stored().master == 2
     assert {each.broker_id for each in controller.notices()[-1].recipients} == {2}
+    assert controller.notices()[-1].former_master is None

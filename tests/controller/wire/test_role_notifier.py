@@ -44,7 +44,7 @@ class Edge(Sender):
         record, _ = self.elections.add(HeldElection(before, after, cause, election, alive, 12), self.clock.unix_ms())
         return record
 
-    def notify(self, *recipients, election=1, master_epoch=6):
+    def notify(self, *recipients, election=1, master_epoch=6, former_master=None):
         effect = NotifyRoleChanged(
             broker_name=SET,
             election=election,
@@ -53,6 +53,7 @@ class Edge(Sender):
             sync_state_set=(2,),
             sync_state_set_epoch=8,
             recipients=tuple(Recipient(number, each) for number, each in enumerate(recipients, 2)),
+            former_master=former_master,
             since_ms=self.clock.now_ms(),
         )
         self.notifier.notify(effect)
@@ -225,6 +226,35 @@ async def test_confirmed_role_notification_is_not_superseded(edge):
             edge.notify(two.address, master_epoch=epoch)
             await edge.done()
     assert edge.results == [(2, "ok", 1)] * 2
+
+
+async def test_former_master_has_confirmed_that_it_is_a_slave_before_anybody_else_is_notified(edge):
+    """A broker of 5.5.0 acknowledges what its slaves do not have yet as soon as they leave it."""
+    async with listening() as new, listening() as other, listening(1, 0) as former:
+        seen = []
+        former.answers = lambda: seen.append(len(new.requests) + len(other.requests))
+        edge.notify(new.address, other.address, former.address, former_master=4)
+        await edge.done()
+    assert seen == [0, 0]
+    assert sorted(edge.results) == [(2, "ok", 1), (3, "ok", 1), (4, "ok", 2)]
+
+
+async def test_former_master_that_does_not_answer_keeps_nobody_from_leading(edge, monkeypatch):
+    monkeypatch.setattr(role_notifier, "STEP_DOWN_S", 0.05)
+    async with listening() as new, listening(None) as former:
+        edge.notify(new.address, former.address, former_master=3)
+        await new.got(1)
+        assert [result for result in edge.results if result[0] == 3] == []
+
+
+async def test_later_election_does_not_wait_for_the_former_master_of_an_earlier_one(edge, monkeypatch):
+    monkeypatch.setattr(role_notifier, "STEP_DOWN_S", 3600.0)
+    async with listening() as new, listening(None, 0) as former:
+        edge.notify(new.address, former.address, former_master=3)
+        await former.got(1)
+        edge.notify(new.address, former.address, master_epoch=7)
+        await edge.done()
+    assert [each.ext_fields["masterEpoch"] for each in new.requests] == ["7"]
 
 
 # The end
