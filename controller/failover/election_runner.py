@@ -420,13 +420,14 @@ class ElectionRunner:
         cleaned = self._fences.cleaned.pop(after.broker_name, None)
         if self._config().notify_broker_role_changed:
             recipients = set(self._live.alive(after.broker_name, now_ms))
-            former = before.master if before.master in self._detector.trusted(after.broker_name, now_ms) else None
+            former = before.master if before.master != after.master and self._leads(before, now_ms) else None
             if before.master is not None and self._may_go_on(BrokerKey(before.broker_name, before.master)):
                 recipients.add(before.master)
             notification = self._notification(after, record.number, now_ms, recipients, former)
             if cleaned is not None and cleaned.broker_id not in after.replicas:
                 with_cleaned = (*notification.recipients, Recipient(cleaned.broker_id, cleaned.address))
-                notification = msgspec.structs.replace(notification, recipients=with_cleaned)
+                former = cleaned.broker_id if cleaned.leads else None
+                notification = msgspec.structs.replace(notification, recipients=with_cleaned, former_master=former)
             self._perform(notification)
         return record
 
@@ -438,6 +439,12 @@ class ElectionRunner:
         """
         failed = self._detector.failed_broker(key)
         return failed is not None and failed.may_go_on
+
+    def _leads(self, broker_set: BrokerSet, now_ms: int) -> bool:
+        """Return whether the master is not even suspect, and has begun its epoch by its heartbeats."""
+        trusted = self._detector.trusted(broker_set.broker_name, now_ms)
+        heartbeat = None if broker_set.master is None else trusted.get(broker_set.master)
+        return heartbeat is not None and heartbeat.epoch == broker_set.master_epoch
 
     def notify_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
         """Notify a broker that had failed, and sends heartbeats again, who leads now; to be called by the leader.
@@ -456,7 +463,8 @@ class ElectionRunner:
         if master is None or master in after.replicas:
             return
         if master in self._live.alive(name, now_ms) or self._may_go_on(BrokerKey(name, master)):
-            self._fences.cleaned[name] = CleanedMaster(master, before.replicas[master].address, now_ms)
+            address = before.replicas[master].address
+            self._fences.cleaned[name] = CleanedMaster(master, address, now_ms, self._leads(before, now_ms))
 
     @staticmethod
     def _notification(

@@ -52,7 +52,7 @@ class NotifyRoleChanged(msgspec.Struct, frozen=True, kw_only=True):
     sync_state_set: tuple[int, ...]
     sync_state_set_epoch: int
     recipients: tuple[Recipient, ...]
-    #: The id of the former master if it lives: it is notified before the others.
+    #: The id of the former master if it is known to lead still: it is notified before the others.
     former_master: int | None = None
     #: When the election was stored; monotonic ms.
     since_ms: int

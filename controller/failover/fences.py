@@ -25,6 +25,8 @@ class CleanedMaster(NamedTuple):
     broker_id: int
     address: str
     cleaned_ms: int
+    #: It was known to lead.
+    leads: bool
 
 
 class Fences:

@@ -235,11 +235,13 @@ async def test_host_that_does_not_check_again_delays_the_successor_of_a_cleaned_
 
 
 async def test_cleaned_master_is_notified_once_of_its_successor(site):
+    """It leads still, so it is a slave before another broker leads."""
     site.notified()
     await clean(site, 1)
     assert site.notified() == []
     await site.passed_ms(until=site.has_successor)
     master = site.stored().master
+    assert [each.former_master for each in site.effects if isinstance(each, NotifyRoleChanged)] == [1]
     assert site.notified() == [(master, {1: at(1), 2: at(2), 3: at(3)})]
     await site.heartbeat(1, 2, 3)
     assert (await site.report([2, 3], master=master, master_epoch=3, epoch=4)).code == 0

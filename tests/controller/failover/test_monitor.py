@@ -425,10 +425,29 @@ async def test_slow_store_gets_one_election_however_many_rounds_pass(controller,
     assert [each.result for each in controller.elections][1:] == [ElectionResult.NEW_MASTER]
 
 
-async def test_living_master_is_notified_before_the_one_that_an_operator_wants_in_its_place(controller):
+async def test_master_that_leads_is_notified_before_the_one_that_an_operator_wants_in_its_place(controller):
     await controller.a_set(1, 2)
+    await controller.heartbeat(1)
     assert (await controller.elect(2, designate=True)).code == 0
     assert (controller.notices()[-1].master.broker_id, controller.notices()[-1].former_master) == (2, 1)
+
+
+async def test_nobody_waits_for_a_master_that_has_not_begun_its_epoch(controller):
+    """It is voted out because of that: a switchover is rolled back."""
+    await controller.a_set(1, 2)
+    await controller.heartbeat(1)
+    assert (await controller.elect(2, designate=True)).code == 0
+    assert (await controller.report([1, 2], master=2, master_epoch=2, epoch=3)).code == 0
+    assert (await controller.elect(1, designate=True)).code == 0
+    assert (controller.notices()[-1].master.broker_id, controller.notices()[-1].former_master) == (1, None)
+
+
+async def test_nobody_waits_for_a_master_that_is_suspect(controller):
+    await controller.a_set(1, 2)
+    await controller.heartbeat(1)
+    controller.control.monitor.connection_lost(1)
+    assert (await controller.elect(2, designate=True)).code == 0
+    assert controller.notices()[-1].former_master is None
 
 
 async def test_nobody_is_kept_from_leading_by_a_silent_replaced_master(controller):
