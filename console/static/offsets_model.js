@@ -61,7 +61,8 @@ export function restoreBody(values) {
     brokerName: values.brokerName,
   });
   const named = scope.map(([name, text]) => [name, text.trim()]).filter(([, text]) => text);
-  const isChanged = values.time !== values.suggestedTime;
+  // A browser leaves the seconds out of a full minute.
+  const isChanged = Date.parse(values.time) !== Date.parse(values.suggestedTime);
   const moment =
     values.how === "former" ? "former" : isChanged ? new Date(values.time).getTime() : Number(values.suggestedUnixMs);
   return {

@@ -146,6 +146,11 @@ class Broker:
         self.process.wait_for(r"boot success", seconds=180)
         return self
 
+    def has_written_offsets(self):
+        """Wait for the first time that it writes consumer offsets: 10 s after its start, whatever the interval is."""
+        wait_until((self.store / "config" / "consumerOffset.json").exists, seconds=60, what="offsets are on the disk")
+        return self
+
     def stored_topics(self):
         """Return the topics that the broker has on its disk."""
         file = self.store / "config" / "topics.json"

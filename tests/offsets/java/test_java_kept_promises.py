@@ -278,7 +278,7 @@ def test_offsets_are_raised_where_brokers_keep_them_and_their_queues_in_rocksdb(
 def test_a_master_that_starts_again_without_a_controller_is_raised_by_a_restore_alone(lab, version):
     namesrv = lab.name_server()
     unwritten = {"flushConsumerOffsetInterval": 600_000}
-    broker = lone_broker(lab, namesrv, version, **unwritten)
+    broker = lone_broker(lab, namesrv, version, **unwritten).has_written_offsets()
     lab.broker("alone", broker_id=1, namesrv=[namesrv.address], version=version).start().ready()
     online(lab, broker, READERS, namesrv=[namesrv.address], version=version)
     make_topic(broker, ORDERS, messages=100)

@@ -37,7 +37,7 @@ NAME = SetName(CLUSTER, "b1")
 
 @pytest.fixture(params=[V5_5, V4_9])
 def pair(request, tmp_path):
-    """A master and its slave, which forget what was committed since their start."""
+    """A master and its slave, which forget what is committed from now on."""
     with contextlib.closing(Lab(tmp_path)) as lab:
         namesrv = lab.name_server()
         settings = {"namesrv": [namesrv.address], "version": request.param, "flushConsumerOffsetInterval": 600_000}
@@ -45,7 +45,7 @@ def pair(request, tmp_path):
         for broker in brokers:
             broker.start()
         for broker in brokers:
-            broker.ready()
+            broker.ready().has_written_offsets()
             wait_until(lambda broker=broker: registered(namesrv, broker), seconds=90, what="a broker")
         yield brokers
 
