@@ -62,9 +62,9 @@ export function restoreBody(values) {
   });
   const named = scope.map(([name, text]) => [name, text.trim()]).filter(([, text]) => text);
   // A browser leaves the seconds out of a full minute.
-  const isChanged = Date.parse(values.time) !== Date.parse(values.suggestedTime);
-  const moment =
-    values.how === "former" ? "former" : isChanged ? new Date(values.time).getTime() : Number(values.suggestedUnixMs);
+  const time = Date.parse(values.time);
+  const isChanged = time !== Date.parse(values.suggestedTime);
+  const moment = values.how === "former" ? "former" : isChanged ? time : Number(values.suggestedUnixMs);
   return {
     ...Object.fromEntries(named),
     writer: values.writer,

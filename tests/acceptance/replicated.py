@@ -12,7 +12,6 @@ from remoting.clock import SystemClock
 
 SEND_MESSAGE = 310
 UPDATE_BROKER_CONFIG = 25
-ELECT_MASTER = 1002
 GET_EPOCH_CACHE = 1007
 
 #: Brokers register each 10 s, and a slave learns where its master's log is only when it registers after it.
@@ -191,11 +190,6 @@ class ReplicatedSet:
         address = next(each for each in self.controllers if each.process.running).address
         words = ["-a", address, "-b", str(broker_id), "-bn", self.name, "-c", CLUSTER]
         return self.mqadmin("electMaster", *words)
-
-    def elect_directly(self, broker_id):
-        """Elect this broker without the second that mqadmin takes, and return the answer."""
-        fields = {"clusterName": CLUSTER, "brokerName": self.name, "brokerId": str(broker_id), "designateElect": "true"}
-        return Caller(leader_of(self.controllers).address).request(ELECT_MASTER, fields)
 
     def configure_controllers(self, key, value):
         addresses = ";".join(each.address for each in self.controllers)

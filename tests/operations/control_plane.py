@@ -12,7 +12,6 @@ from operations.brokers_at_work import (
     APPLY_BROKER_ID,
     CLEAN_BROKER_DATA,
     CLUSTER,
-    ELECT_MASTER,
     BrokerAtWork,
     in_sync,
 )
@@ -197,9 +196,7 @@ def stores_again(controller):
 
 
 def designate(controller, name, broker_id):
-    """As `mqadmin electMaster`."""
-    fields = {"clusterName": CLUSTER, "brokerName": name, "brokerId": str(broker_id), "designateElect": "true"}
-    return controller.caller.request(ELECT_MASTER, fields)
+    return controller.designate(name, broker_id, cluster=CLUSTER)
 
 
 def clean(controller, name, ids=None, *, living=False):

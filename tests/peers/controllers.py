@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from peers.jars import REPOSITORY, V5_5
 from peers.java import start_java, write_properties
 from peers.processes import Process, free_port
+from peers.servers import CLUSTER
 from peers.wire import SUCCESS, Caller
 
+ELECT_MASTER = 1002
 GET_REPLICA_INFO = 1004
 GET_METADATA = 1005
 GET_SYNC_STATE_DATA = 1006
@@ -119,6 +121,11 @@ class Controller:
     def replica_info(self, broker_name):
         """Return the answer to the request that a running broker sends every 5 s."""
         return self.caller.request(GET_REPLICA_INFO, {"brokerName": broker_name})
+
+    def designate(self, broker_name, broker_id, *, cluster=CLUSTER):
+        """Elect this broker as `mqadmin electMaster` does, and return the answer."""
+        fields = {"clusterName": cluster, "brokerName": broker_name, "brokerId": str(broker_id)}
+        return self.caller.request(ELECT_MASTER, fields | {"designateElect": "true"})
 
 
 class OurController(Controller):
